@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`DelivererConfig`: how the delivery loop behaves, as frozen values checked at once."""
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+from ojak.errors import ConfigError
+
+DAY_S: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """What a number may be; `unit` is for the error's reader."""
+
+    low: float
+    high: float
+    unit: str
+
+    def check(self, name: str, value: object) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
+            raise ConfigError(f"{name} is {value!r}; allowed is {self.low:g} to {self.high:g} {self.unit}")
+
+
+_RANGES: Final[dict[str, _Range]] = {
+    "concurrency": _Range(1, 256, "deliveries at a time"),
+    "concurrency_max": _Range(1, 256, "deliveries at a time"),
+    "per_host": _Range(1, 64, "deliveries at a time to one host"),
+    "small_send": _Range(0, 1000, "inboxes"),
+    "lease_s": _Range(1, 3600, "seconds"),
+    "shard_lease_s": _Range(1, 600, "seconds"),
+    "reap_every_s": _Range(0.1, 600, "seconds"),
+    "poll_every_s": _Range(0.05, 60, "seconds"),
+    "sweep_every_s": _Range(0.1, 3600, "seconds"),
+    "lease_ahead_s": _Range(0.01, 60, "seconds of work"),
+    "settle_every_s": _Range(0.001, 5, "seconds"),
+    "settle_batch": _Range(1, 1000, "outcomes"),
+    "max_attempts": _Range(1, 100, "attempts"),
+    "max_deaths": _Range(1, 100, "deaths of a worker"),
+    "max_age_s": _Range(60, 365 * DAY_S, "seconds"),
+    "keep_finished_s": _Range(60, 365 * DAY_S, "seconds"),
+    "key_retry_s": _Range(0.1, DAY_S, "seconds"),
+    "connect_s": _Range(0.1, 60, "seconds"),
+    "read_s": _Range(0.1, 120, "seconds"),
+    "request_s": _Range(0.1, 300, "seconds"),
+    "drain_s": _Range(0, 3600, "seconds"),
+    "scheme_memory_s": _Range(60, 365 * DAY_S, "seconds"),
+    "max_body_bytes": _Range(2, 16_000_000, "bytes"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelivererConfig:
+    """How the delivery loop behaves (SPEC sections 2 to 5). Every number is that section's default.
+
+    Raises:
+        ConfigError: a value is out of its range, or two contradict each other; names the field, the value and what
+            is allowed.
+    """
+
+    concurrency: int = 8
+    """Deliveries at a time in one `run()`."""
+    concurrency_max: int = 8
+    """How far a `run()` may raise `concurrency` by itself while its loop keeps up; the supervisor's workers use 256."""
+    per_host: int = 2
+    """Deliveries at a time to one host: a slow or dead server holds so many slots, never the queue."""
+    small_send: int = 10
+    """Sends to at most so many inboxes go before others."""
+    lease_s: float = 120.0
+    """How long a leased job is its worker's, unless renewed; renewed every third of this."""
+    shard_lease_s: float = 45.0
+    """How long a shard is its owner's, unless renewed; renewed every third of this."""
+    reap_every_s: float = 30.0
+    """How often expired leases are returned."""
+    poll_every_s: float = 5.0
+    """How often workers look for work when nothing wakes them."""
+    sweep_every_s: float = 60.0
+    """How often what crashes left behind is mended: untold ends, hosts that are not due though they have work."""
+    lease_ahead_s: float = 1.0
+    """A worker leases no more than it will start within about this time."""
+    settle_every_s: float = 0.1
+    """Outcomes are stored at the latest so long after they happened."""
+    settle_batch: int = 256
+    """Outcomes are stored when so many wait."""
+    max_attempts: int = 16
+    """Attempts of one delivery before it is given up on."""
+    max_deaths: int = 5
+    """Deaths of workers while a job ran before the job is parked."""
+    max_age_s: float = 7 * DAY_S
+    """A delivery older than this is given up on, held or not."""
+    keep_finished_s: float = 7 * DAY_S
+    """How long a finished delivery stays queryable."""
+    key_retry_s: float = 300.0
+    """How long a delivery waits when its sender's key is missing or broken."""
+    connect_s: float = 5.0
+    """Time to connect, TLS included."""
+    read_s: float = 10.0
+    """Time without a byte of the answer."""
+    request_s: float = 30.0
+    """Time of one request in all."""
+    drain_s: float = 30.0
+    """How long `stop()` waits for what is on the wire."""
+    first_scheme: str = "cavage"
+    """The scheme that an unknown host is tried with first: `cavage` or `rfc9421`."""
+    scheme_memory_s: float = 30 * DAY_S
+    """How long it is remembered which scheme a host accepts."""
+    max_body_bytes: int = 1 << 20
+    """The largest activity that is taken."""
+    retry_statuses: frozenset[int] = frozenset()
+    """Statuses that are retried though they are final by themselves, up to 5 attempts."""
+    final_statuses: frozenset[int] = frozenset({501, 505, 508, 510})
+    """Statuses that are final beside every 3xx and what `permanent_status` knows."""
+
+    def __post_init__(self) -> None:
+        for name, allowed in _RANGES.items():
+            allowed.check(name, getattr(self, name))
+        if self.concurrency_max < self.concurrency:
+            raise ConfigError(
+                f"concurrency_max is {self.concurrency_max!r}; allowed is concurrency ({self.concurrency}) or more"
+            )
+        if self.first_scheme not in ("cavage", "rfc9421"):
+            raise ConfigError(f"first_scheme is {self.first_scheme!r}; allowed is 'cavage' or 'rfc9421'")
+        if self.lease_s < self.request_s * 1.5:
+            # A request begins only with more trust left in its lease than it can last, and a lease is renewed when a
+            # third of it is gone: a shorter one could never begin anything.
+            raise ConfigError(
+                f"lease_s is {self.lease_s!r}; allowed is 1.5 times request_s ({self.request_s * 1.5:g}) or more"
+            )
+        for name in ("retry_statuses", "final_statuses"):
+            for status in getattr(self, name):
+                if not isinstance(status, int) or not 300 <= status <= 599:
+                    raise ConfigError(f"{name} holds {status!r}; allowed are HTTP statuses from 300 to 599")
+
+    @classmethod
+    def field_names(cls) -> tuple[str, ...]:
+        """The names of all settings, for whoever reads them from an environment or a file."""
+        return tuple(field.name for field in fields(cls))

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Job`: one delivery as a worker holds it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum, StrEnum
+from hashlib import sha256
+
+
+class JobState(StrEnum):
+    """Where an unfinished job is. A finished one has its outcome as its state."""
+
+    QUEUED = "queued"
+    BLOCKED = "blocked"
+    LEASED = "leased"
+
+
+UNFINISHED = tuple(state.value for state in JobState)
+
+
+class Priority(IntEnum):
+    """Which of a host's two lines a job stands in. Lower goes first."""
+
+    SMALL = 0
+    """A send to few inboxes: a direct message, a Follow, an Accept."""
+    FANOUT = 1
+    """Everything else."""
+
+
+def job_id(activity_identity: str, inbox: str) -> bytes:
+    """The id of the delivery of an activity to a canonical inbox: 16 bytes of a hash.
+
+    As `_id` it makes deliveries unique without an index of its own (DESIGN section 3).
+
+    NUL parts the two: neither an id nor a canonical inbox can hold one without changing the other's reading.
+    """
+    return sha256(f"{activity_identity}\0{inbox}".encode()).digest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A leased delivery.
+
+    Attributes:
+        id: 16 bytes, from activity and inbox.
+        lane: the host's authority.
+        inbox: the canonical URL.
+        shared: whether it is a shared inbox, which decides what a 410 means.
+        ref: the application's reference for the inbox.
+        sender: whose key signs.
+        activity_id: the activity's id or hash.
+        body: the key of the body.
+        priority: the line it stands in.
+        tries: attempts spent so far.
+        deaths: workers that died while it ran.
+        ends: how often it ended before (it may have been revived since).
+        queued_at: when it was handed over, by the database's clock.
+        gone_at_first: a 410 of its shared inbox was seen before.
+        stamp: the lease's stamp; every later write matches it.
+    """
+
+    id: bytes
+    lane: str
+    inbox: str
+    shared: bool
+    ref: str | None
+    sender: str
+    activity_id: str
+    body: bytes
+    priority: Priority
+    tries: int
+    deaths: int
+    ends: int
+    queued_at: datetime
+    gone_at_first: bool
+    stamp: bytes
