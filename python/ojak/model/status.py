@@ -14,8 +14,8 @@ KNOCK_STATUSES: Final = frozenset({400, 401, 403})
 GATE_STATUSES: Final = frozenset({429, 503})
 """Answers that may close the whole host for a while with a `Retry-After`."""
 
-FINAL_STATUSES: Final = frozenset({*range(300, 400), 501, 505, 508, 510})
-"""The default of `final_statuses`: what is final beside the permanent 4xx."""
+FINAL_STATUSES: Final = frozenset({501, 505, 508, 510})
+"""The default of `final_statuses`: what is final beside every 3xx and the permanent 4xx."""
 
 RETRY_AFTER_MIN_S: Final = 1
 RETRY_AFTER_MAX_S: Final = 24 * 3600
@@ -50,7 +50,7 @@ def classify_status(
     """Tell what the queue does about an answer of `status`.
 
     `retry_statuses` are those that an operator wants retried though they are final (the caller limits how often).
-    `final_statuses` are the final ones that are no 4xx. `knocked` says that both schemes have been tried, so that a
+    `final_statuses` are the final ones beside every 3xx and what `permanent_status` knows. `knocked` says that both schemes have been tried, so that a
     400, 401 or 403 is an answer to the activity and no longer to the signature.
 
     A status below 200 or above 599 is no answer that HTTP knows, and is retried as a server's error (RFC 9110
@@ -63,7 +63,7 @@ def classify_status(
     if status not in retry_statuses:
         if status == 410:
             return StatusClass.GONE
-        if permanent_status(status) or status in final_statuses:
+        if 300 <= status < 400 or permanent_status(status) or status in final_statuses:
             return StatusClass.FINAL
     return StatusClass.GATE if status in GATE_STATUSES else StatusClass.RETRY
 

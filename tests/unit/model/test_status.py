@@ -45,7 +45,8 @@ def test_an_operator_can_have_final_statuses_retried() -> None:
 
 def test_an_operator_can_choose_what_is_final() -> None:
     assert classify_status(503, final_statuses=FINAL_STATUSES | {503}) is StatusClass.FINAL
-    assert classify_status(301, final_statuses=frozenset()) is StatusClass.RETRY
+    assert classify_status(501, final_statuses=frozenset()) is StatusClass.RETRY
+    assert classify_status(301, final_statuses=frozenset()) is StatusClass.FINAL
     assert classify_status(404, final_statuses=frozenset()) is StatusClass.FINAL
 
 
