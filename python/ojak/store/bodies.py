@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bodies: an activity's bytes, stored once and shared by all its deliveries."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from bson import Timestamp
+from bson.binary import Binary
+from pymongo.errors import DuplicateKeyError
+
+from ojak.config import DAY_S
+from ojak.errors import InputError
+from ojak.model.activity import Activity
+from ojak.model.job import UNFINISHED
+from ojak.store.database import QueueDatabase
+
+KEPT_BEYOND_S: Final = DAY_S
+"""How much longer than its last delivery a body is kept, so that no row outlives what it points to."""
+
+
+class ConflictingActivity(InputError):
+    """The same activity id was handed over with other bytes, and deliveries of the first still wait."""
+
+
+async def put_body(db: QueueDatabase, activity: Activity, *, sender: str, kept_s: float) -> None:
+    """Store an activity's bytes, or put off the expiry of those that are there, before jobs need them.
+
+    Args:
+        db: the queue.
+        activity: what to store.
+        sender: who sends it.
+        kept_s: how long a delivery queued now can need it.
+
+    Raises:
+        ConflictingActivity: its id belongs to other bytes that are still being delivered.
+    """
+    while True:
+        try:
+            await db.bodies.update_one(
+                {"_id": Binary(activity.key)},
+                [
+                    {
+                        "$set": {
+                            "bytes": {"$ifNull": ["$bytes", {"$literal": Binary(activity.body)}]},
+                            "activity": {"$literal": activity.identity},
+                            "type": {"$literal": activity.type},
+                            "object": {"$literal": activity.object_id},
+                            "sender": {"$ifNull": ["$sender", {"$literal": sender}]},
+                            "seq": {"$ifNull": ["$seq", "$$CLUSTER_TIME"]},
+                            "unended": True,
+                            "expire_at": {"$max": ["$expire_at", db.now.plus(kept_s + KEPT_BEYOND_S)]},
+                        }
+                    }
+                ],
+                upsert=True,
+            )
+        except DuplicateKeyError as error:
+            # Two upserts of one body at the same time collide on _id; only the other index tells of a conflict.
+            if "activity" in (error.details or {}).get("keyPattern", {}):
+                await _give_way(db, activity)
+        else:
+            return
+
+
+async def _give_way(db: QueueDatabase, activity: Activity) -> None:
+    """Let new bytes have an id whose earlier bytes are no longer being delivered anywhere."""
+    earlier = await db.bodies.find_one({"activity": activity.identity, "unended": True}, {"_id": 1})
+    if earlier is None or earlier["_id"] == activity.key:
+        return
+    waiting = await db.jobs.find_one({"body": earlier["_id"], "state": {"$in": UNFINISHED}}, {"_id": 1})
+    if waiting is not None:
+        raise ConflictingActivity(
+            f"activity id {activity.identity!r} was handed over before with other bytes that are still being delivered;"
+            " allowed is the same bytes, another id, or waiting until the first has ended everywhere"
+        )
+    await db.bodies.update_one({"_id": earlier["_id"]}, {"$set": {"unended": False}})
+
+
+async def get_bodies(db: QueueDatabase, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    """The bytes of bodies, by key; a key that is not there is left out."""
+    found: dict[bytes, bytes] = {}
+    async for row in db.bodies.find({"_id": {"$in": [Binary(key) for key in keys]}}, {"bytes": 1}):
+        found[bytes(row["_id"])] = bytes(row["bytes"])
+    return found
+
+
+NEW_SEQ: Final = Timestamp(0, 0)
+"""The server replaces it by its own rising timestamp when a row is inserted."""

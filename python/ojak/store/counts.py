@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts: how many deliveries are in which state, and what still waits and for when."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from bson.binary import Binary
+
+from ojak.store.database import QueueDatabase
+
+
+async def count_by_state(db: QueueDatabase) -> dict[str, int]:
+    """How many deliveries are in each state, ended ones included."""
+    groups = await db.jobs.aggregate([{"$group": {"_id": "$state", "count": {"$sum": 1}}}])
+    return {str(group["_id"]): group["count"] async for group in groups}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryRow:
+    """One delivery as the queue has it, for accounts and lists.
+
+    Attributes:
+        activity_id, inbox, lane: what goes where.
+        state: queued, blocked, leased, or how it ended.
+        tries: attempts spent.
+        deaths: workers that died while it ran.
+        maybe_delivered: attempts that failed after the body was out.
+        status, reason, scheme: of the last attempt.
+        run_at: when it runs next, if it waits.
+    """
+
+    activity_id: str
+    inbox: str
+    lane: str
+    state: str
+    tries: int
+    deaths: int
+    maybe_delivered: int
+    status: int | None
+    reason: str
+    scheme: str | None
+    run_at: datetime | None
+
+
+async def deliveries(db: QueueDatabase, *, bodies: Sequence[bytes] | None = None) -> list[DeliveryRow]:
+    """Every delivery of the queue, or of some bodies. Meant for accounts over a test's or a demo's queue."""
+    where = {} if bodies is None else {"body": {"$in": [Binary(key) for key in bodies]}}
+    found: list[DeliveryRow] = []
+    async for row in db.jobs.find(where):
+        last = row.get("last") or {}
+        found.append(
+            DeliveryRow(
+                activity_id=row["activity"],
+                inbox=row["inbox"],
+                lane=row["lane"],
+                state=row["state"],
+                tries=row["tries"],
+                deaths=row["deaths"],
+                maybe_delivered=row.get("maybe", 0),
+                status=last.get("status"),
+                reason=last.get("reason") or "",
+                scheme=last.get("scheme"),
+                run_at=row.get("run_at"),
+            )
+        )
+    return found

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`QueueDatabase`: a connection to the queue's collections, with the concerns that its promises rest on."""
+
+import logging
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from bson.binary import UuidRepresentation
+from bson.codec_options import CodecOptions, DatetimeConversion
+from pymongo import AsyncMongoClient, MongoClient, ReadPreference
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import ConfigurationError, InvalidName, InvalidURI, PyMongoError
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+from ojak.errors import ConfigError, QueueUnavailable, StoreError
+from ojak.store.now import Now
+
+Document = dict[str, Any]
+"""A row as the driver gives it. No document leaves this package."""
+
+_log = logging.getLogger("ojak.store")
+
+_CLIENT_OPTIONS: Final[dict[str, Any]] = {
+    # The driver's own defaults keep a caller waiting 29 s on a primary that vanished; these halve it. No socket
+    # timeout: a slow answer to a write says nothing about the write (docs/architecture.md, "Concerns").
+    "heartbeatFrequencyMS": 5000,
+    "connectTimeoutMS": 5000,
+    "serverSelectionTimeoutMS": 15_000,
+    "waitQueueTimeoutMS": 5000,
+    "maxPoolSize": 16,
+    "retryWrites": True,
+    "retryReads": True,
+    "appname": "ojak",
+}
+
+_CODEC: Final[CodecOptions[Document]] = CodecOptions(
+    tz_aware=True,
+    # A row with a date beyond Python's years, or with text that is no UTF-8, must not end the cursor of a whole claim.
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+    unicode_decode_error_handler="replace",
+    uuid_representation=UuidRepresentation.STANDARD,
+)
+
+_MAJORITY: Final = WriteConcern(w="majority")
+_OFFSET_KEPT_S: Final = 60.0
+
+
+def connect(url: str, **overrides: Any) -> AsyncMongoClient[Document]:
+    """Make a client with the options that the queue wants. Connects at its first use.
+
+    Raises:
+        ConfigError: the URL is not one that MongoDB drivers understand.
+    """
+    try:
+        return AsyncMongoClient(url, **{**_CLIENT_OPTIONS, **overrides})
+    except (InvalidURI, ConfigurationError, InvalidName, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"mongo_url is {_redacted(url)!r}; allowed is a MongoDB URL such as mongodb://host:27017 ({error})"
+        ) from None
+
+
+def twin(client: AsyncMongoClient[Document]) -> MongoClient[Document]:
+    """Make a blocking client with the settings of an asynchronous one, for a thread with its own connection.
+
+    A thread that renews leases must not share the event loop that a busy handler may block.
+    """
+    # The driver keeps what a client was made with to duplicate it for encryption; there is no public way to ask.
+    settings = dict(client._init_kwargs)  # noqa: SLF001
+    settings.update(_CLIENT_OPTIONS, maxPoolSize=2)
+    return MongoClient(**settings)
+
+
+class QueueDatabase:
+    """The queue's collections.
+
+    Every write waits for the majority (a primary that dies otherwise takes acknowledged jobs with it), every read is
+    from the primary.
+    """
+
+    def __init__(self, client: AsyncMongoClient[Document], name: str = "ojak", *, now: Now | None = None) -> None:
+        """Bind to the database `name` of `client`.
+
+        Raises:
+            ConfigError: the database's name is not usable.
+        """
+        try:
+            self._database = client.get_database(
+                name,
+                codec_options=_CODEC,
+                write_concern=_MAJORITY,
+                read_concern=ReadConcern("local"),
+                read_preference=ReadPreference.PRIMARY,
+            )
+        except (InvalidName, TypeError) as error:
+            raise ConfigError(f"database is {name!r}; allowed is a MongoDB database name ({error})") from None
+        self.client = client
+        self.name = name
+        self.now = now or Now()
+        self._offset = timedelta()
+        self._offset_until_s = 0.0
+        self.jobs = self._collection("jobs")
+        self.bodies = self._collection("bodies")
+        self.hosts = self._collection("hosts")
+        self.shards = self._collection("shards")
+        self.workers = self._collection("workers")
+        self.settings = self._collection("settings")
+        self.migrations = self._collection("migrations")
+        # A wake-up that is lost costs one poll; waiting for a majority to hold it would cost every send.
+        self.wakeups = self._collection("wakeups").with_options(write_concern=WriteConcern(w=1))
+
+    def _collection(self, name: str) -> AsyncCollection[Document]:
+        return self._database.get_collection(name)
+
+    async def create_capped(self, name: str, size_bytes: int) -> None:
+        """Create a capped collection; raises the driver's CollectionInvalid if it is there."""
+        await self._database.create_collection(name, capped=True, size=size_bytes)
+
+    async def stats_of(self, name: str) -> Document:
+        """The options of a collection, {} if it is not there."""
+        async for info in await self._database.list_collections(filter={"name": name}):
+            return dict(info.get("options", {}))
+        return {}
+
+    async def drop(self, name: str) -> None:
+        """Drop a collection of hints. Never called on what holds jobs."""
+        await self._database.drop_collection(name)
+
+    async def server_time(self) -> datetime:
+        """The database's present time as a value, for inserts, which cannot hold an expression.
+
+        The server is asked once a minute; in between its distance to this machine's clock is used.
+        """
+        if self.now.literal is not None:
+            return self.now.literal
+        boot_s = time.monotonic()
+        if boot_s >= self._offset_until_s:
+            hello = await self._database.command("hello")
+            self._offset = hello["localTime"] - datetime.now(UTC)
+            self._offset_until_s = boot_s + _OFFSET_KEPT_S
+        return datetime.now(UTC) + self._offset
+
+    async def ping(self) -> None:
+        """Ask whether a primary answers.
+
+        Raises:
+            QueueUnavailable: none did in time; names the address and what to do.
+        """
+        try:
+            await self._database.command("ping")
+        except PyMongoError as error:
+            raise unavailable(error) from error
+
+
+def unavailable(error: PyMongoError) -> StoreError:
+    """Turn the driver's error into one sentence for an operator. The driver's text names the address it tried."""
+    if isinstance(error, InvalidURI | ConfigurationError):
+        return StoreError(f"MongoDB cannot be used as configured: {error}")
+    first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return QueueUnavailable(
+        f"MongoDB did not answer ({first_line.split(', Timeout:')[0]}); check that it runs and that mongo_url is right"
+    )
+
+
+def _redacted(url: str) -> str:
+    """A URL without its password."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}…@{rest.rpartition('@')[2]}" if "@" in rest else url

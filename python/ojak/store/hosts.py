@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Host records: when the lanes of a host are due (DESIGN section 3, "Why lanes" and rule B).
+
+`due` says per priority when a host's next job can go, `hold_until` before when nothing goes whatever is due, and
+`ready`, the later of both, is what workers look for. `asks` counts who lowered `due`, so that a claim which read the
+lane before such a change does not undo it.
+"""
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pymongo import UpdateOne
+
+from ojak.model.job import Priority
+from ojak.shard import shard_of
+from ojak.store.database import Document, QueueDatabase
+from ojak.store.now import EPOCH, NEVER
+
+IDLE_KEPT_S: Final = 30 * 86_400.0
+"""Records of hosts nobody sends to expire so long after they became idle (SPEC section 4)."""
+
+_ASKS_START: Final = 1 << 40
+
+READY: Final[dict[str, Any]] = {
+    str(priority.value): {"$max": [f"$due.{priority.value}", "$hold_until"]} for priority in Priority
+}
+"""`ready` of both priorities, computed from what stands beside it."""
+
+_BULK: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """That a host has work of a priority in `delay_s` seconds, if not earlier."""
+
+    authority: str
+    priority: Priority
+    delay_s: float = 0.0
+
+
+async def lower_due(db: QueueDatabase, dues: Iterable[Due]) -> None:
+    """Say that hosts have work, after the rows that say so were written. Makes the records that are not there yet."""
+    earliest: dict[str, dict[Priority, float]] = {}
+    for due in dues:
+        of_host = earliest.setdefault(due.authority, {})
+        of_host[due.priority] = min(due.delay_s, of_host.get(due.priority, due.delay_s))
+    updates = [
+        UpdateOne({"_id": authority}, _lowering(db, authority, of_host), upsert=True)
+        for authority, of_host in earliest.items()
+    ]
+    for start in range(0, len(updates), _BULK):
+        await db.hosts.bulk_write(updates[start : start + _BULK], ordered=False)
+
+
+async def dues_of(db: QueueDatabase, rows: Document, *, delay_s: float = 0.0) -> list[Due]:
+    """What `lower_due` must be told about the jobs that a filter finds: read before they change, told after."""
+    return [
+        Due(authority=row["lane"], priority=Priority(row["priority"]), delay_s=delay_s)
+        async for row in db.jobs.find(rows, {"_id": 0, "lane": 1, "priority": 1})
+    ]
+
+
+def _lowering(db: QueueDatabase, authority: str, delays_s: Mapping[Priority, float]) -> list[Document]:
+    due: Document = {}
+    for priority in Priority:
+        held = {"$ifNull": [f"$due.{priority.value}", NEVER]}
+        if priority in delays_s:
+            delay_s = delays_s[priority]
+            due[str(priority.value)] = {"$min": [held, db.now.plus(delay_s) if delay_s else db.now.expr]}
+        else:
+            due[str(priority.value)] = held
+    return [
+        {
+            "$set": {
+                "shard": {"$ifNull": ["$shard", shard_of(authority)]},
+                "due": due,
+                # Random at first: a record that expired and came back must not repeat a number some claim remembers.
+                "asks": {"$add": [{"$ifNull": ["$asks", secrets.randbelow(_ASKS_START)]}, 1]},
+                "hold_until": {"$ifNull": ["$hold_until", EPOCH]},
+            }
+        },
+        {"$set": {"ready": READY, "expire_at": "$$REMOVE"}},
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostNews:
+    """What a worker learnt of a host since it last wrote it down.
+
+    Attributes:
+        authority: the host.
+        proven: whether its last attempt came through.
+        answer_ms: how long its answers take, smoothed, or None if none came.
+        scheme: the scheme that a decisive pair of knocks showed, or None if nothing was learnt.
+        scheme_kept_s: how long that is remembered.
+        hold_s: seconds from now before which no request goes to the host, or None.
+    """
+
+    authority: str
+    proven: bool
+    answer_ms: float | None
+    scheme: str | None = None
+    scheme_kept_s: float = 0.0
+    hold_s: float | None = None
+
+
+async def write_news(db: QueueDatabase, news: Iterable[HostNews]) -> None:
+    """Write down what was learnt of hosts. A host whose record expired meanwhile is left alone."""
+    updates = [UpdateOne({"_id": item.authority}, _news(db, item)) for item in news]
+    if updates:
+        await db.hosts.bulk_write(updates, ordered=False)
+
+
+def _news(db: QueueDatabase, item: HostNews) -> list[Document]:
+    fields: Document = {"proven": item.proven, ("last_success" if item.proven else "last_failure"): db.now.expr}
+    if item.answer_ms is not None:
+        fields["answer_ms"] = round(item.answer_ms, 1)
+    if item.scheme is not None:
+        fields["scheme"] = {"name": item.scheme, "until": db.now.plus(item.scheme_kept_s)}
+    if item.hold_s is None:
+        return [{"$set": fields}]
+    fields["hold_until"] = {"$max": ["$hold_until", db.now.plus(item.hold_s)]}
+    return [{"$set": fields}, {"$set": {"ready": READY}}]

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Indexes, each of which earns its place: every one costs each delivery server time."""
+
+from typing import Final
+
+from pymongo import ASCENDING, IndexModel
+from pymongo.errors import DuplicateKeyError, OperationFailure
+
+from ojak.errors import StoreError
+from ojak.model.job import UNFINISHED
+from ojak.store.database import QueueDatabase
+
+_INDEXES: Final[dict[str, list[IndexModel]]] = {
+    "jobs": [
+        # The head of a lane, and what is leased in it.
+        IndexModel(
+            [
+                ("state", ASCENDING),
+                ("lane", ASCENDING),
+                ("priority", ASCENDING),
+                ("run_at", ASCENDING),
+                ("seq", ASCENDING),
+            ],
+            name="lane",
+            partialFilterExpression={"state": {"$in": list(UNFINISHED)}},
+        ),
+        # All deliveries of an activity: conflicts, batches, cancelling.
+        IndexModel([("body", ASCENDING)], name="body"),
+        IndexModel([("lease.until", ASCENDING)], name="leases", partialFilterExpression={"state": "leased"}),
+        IndexModel([("told", ASCENDING)], name="untold", partialFilterExpression={"told": False}),
+        IndexModel(
+            [("expire_at", ASCENDING)],
+            name="expiry",
+            expireAfterSeconds=0,
+            partialFilterExpression={"expire_at": {"$exists": True}},
+        ),
+    ],
+    "bodies": [
+        IndexModel(
+            [("activity", ASCENDING)],
+            name="activity",
+            unique=True,
+            partialFilterExpression={"unended": True},
+        ),
+        IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
+    ],
+    "hosts": [
+        IndexModel([("shard", ASCENDING), ("ready.0", ASCENDING)], name="ready_small"),
+        IndexModel([("shard", ASCENDING), ("ready.1", ASCENDING)], name="ready_fanout"),
+        IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
+    ],
+    "workers": [IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0)],
+}
+
+_CONFLICTS: Final = frozenset({85, 86})  # IndexOptionsConflict, IndexKeySpecsConflict
+_BUILD_MS: Final = 600_000
+
+
+async def build_indexes(db: QueueDatabase) -> None:
+    """Build what is missing.
+
+    Raises:
+        StoreError: an index of that name has another form, or rows stand in the way of a unique one; names them.
+    """
+    for name, models in _INDEXES.items():
+        collection = getattr(db, name)
+        try:
+            # By a majority of members: waiting for all of them hangs a start while one secondary is down.
+            await collection.create_indexes(models, commitQuorum="majority", maxTimeMS=_BUILD_MS)
+        except DuplicateKeyError as error:
+            raise StoreError(f"rows in {name} stand in the way of a unique index: {error.details}") from error
+        except OperationFailure as error:
+            if error.code not in _CONFLICTS:
+                raise
+            raise StoreError(
+                f"an index of the collection {name} differs from what this version needs: {error.details};"
+                " drop that index and start again"
+            ) from error

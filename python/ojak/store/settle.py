@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settle: outcomes become ends or retries, in batches, each row matched by its id and its lease's stamp.
+
+What no longer matches was taken by somebody else, and its outcome is dropped: a bulk answers only counts, so the rows
+that do not show the write are read back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from bson.binary import Binary
+from pymongo import UpdateOne
+
+from ojak.model.job import Job
+from ojak.model.outcome import FailureReason, SettledOutcome
+from ojak.store.database import Document, QueueDatabase
+from ojak.store.hosts import Due, lower_due
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A job that is done with.
+
+    Attributes:
+        job: as it was leased.
+        outcome: how it ended.
+        spent: whether its last attempt counts.
+        status, reason, scheme: of the last attempt.
+        detail: what the operator should see of a refusal: Location, the first bytes of the answer.
+    """
+
+    job: Job
+    outcome: SettledOutcome | FailureReason
+    spent: bool
+    status: int | None
+    reason: str
+    scheme: str | None
+    detail: str = ""
+
+    @property
+    def attempts(self) -> int:
+        """Attempts spent on it in all."""
+        return self.job.tries + self.spent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """A job that goes back to the queue.
+
+    Attributes:
+        job: as it was leased.
+        delay_s: when it may run again, from now.
+        spent: whether the attempt counts.
+        status, reason, scheme: of the attempt.
+        maybe_delivered: the inbox may have it although the attempt failed.
+    """
+
+    job: Job
+    delay_s: float
+    spent: bool
+    status: int | None
+    reason: str
+    scheme: str | None
+    maybe_delivered: bool = False
+
+
+async def write_ends(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, kept_s: float) -> set[bytes]:
+    """Write ends; gives the ids of those that were stored.
+
+    Args:
+        db: the queue.
+        ends: what ended.
+        tell: whether somebody wants to be told; if not, the row expires from now on.
+        kept_s: how long a finished row stays.
+    """
+    stored: set[bytes] = set()
+    # Alike ends under one lease make one statement: most of a batch are deliveries with one status and scheme.
+    for _, group in groupby(sorted(ends, key=_likeness), key=_likeness):
+        alike = list(group)
+        stored |= await _write_alike(db, alike, tell=tell, kept_s=kept_s)
+    return stored
+
+
+def _likeness(end: Ended) -> tuple[bytes, str, int, str, str, bool, str]:
+    return (end.job.stamp, end.outcome, end.status or 0, end.reason, end.scheme or "", end.spent, end.detail)
+
+
+async def _write_alike(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, kept_s: float) -> set[bytes]:
+    first = ends[0]
+    ids = {end.job.id for end in ends}
+    last = {
+        "status": first.status,
+        "reason": first.reason,
+        "scheme": first.scheme,
+        "stamp": Binary(first.job.stamp),
+    }
+    if first.detail:
+        last["detail"] = first.detail
+    fields: Document = {
+        "state": first.outcome.value,
+        "end": {"$add": [{"$ifNull": ["$end", 0]}, 1]},
+        "told": not tell,
+        "finished_at": db.now.expr,
+        "last": {"$literal": last},
+    }
+    if first.spent:
+        fields["tries"] = {"$add": ["$tries", 1]}
+    if not tell:
+        fields["expire_at"] = db.now.plus(kept_s)
+    result = await db.jobs.update_many(_leased(ids, first.job.stamp), [{"$set": fields}, {"$unset": "lease"}])
+    if result.matched_count == len(ids):
+        return ids
+    return await _showing(db, ids, first.job.stamp, state=first.outcome.value)
+
+
+async def write_retries(db: QueueDatabase, retries: Sequence[Retried]) -> set[bytes]:
+    """Put jobs back for a later attempt, then say when their hosts are due; gives the ids of those that were stored."""
+    updates = [
+        UpdateOne(
+            _leased({retry.job.id}, retry.job.stamp),
+            [
+                {
+                    "$set": {
+                        "state": "queued",
+                        "run_at": db.now.plus(retry.delay_s),
+                        "tries": {"$add": ["$tries", int(retry.spent)]},
+                        "maybe": {"$add": [{"$ifNull": ["$maybe", 0]}, int(retry.maybe_delivered)]},
+                        "last": {
+                            "$literal": {
+                                "status": retry.status,
+                                "reason": retry.reason,
+                                "scheme": retry.scheme,
+                                "stamp": Binary(retry.job.stamp),
+                            }
+                        },
+                    }
+                },
+                {"$unset": "lease"},
+            ],
+        )
+        for retry in retries
+    ]
+    result = await db.jobs.bulk_write(updates, ordered=False)
+    stored = {retry.job.id for retry in retries}
+    if result.matched_count != len(stored):
+        by_stamp: dict[bytes, set[bytes]] = {}
+        for retry in retries:
+            by_stamp.setdefault(retry.job.stamp, set()).add(retry.job.id)
+        stored = set()
+        for stamp, ids in by_stamp.items():
+            stored |= await _showing(db, ids, stamp, state="queued")
+    await lower_due(
+        db,
+        [
+            Due(authority=retry.job.lane, priority=retry.job.priority, delay_s=retry.delay_s)
+            for retry in retries
+            if retry.job.id in stored
+        ],
+    )
+    return stored
+
+
+def _leased(ids: set[bytes], stamp: bytes) -> Document:
+    return {"_id": {"$in": [Binary(row_id) for row_id in ids]}, "state": "leased", "lease.stamp": Binary(stamp)}
+
+
+async def _showing(db: QueueDatabase, ids: set[bytes], stamp: bytes, *, state: str) -> set[bytes]:
+    """Which rows show a write made under `stamp`; the others were taken before it."""
+    rows = db.jobs.find(
+        {"_id": {"$in": [Binary(row_id) for row_id in ids]}, "state": state, "last.stamp": Binary(stamp)}, {"_id": 1}
+    )
+    return {bytes(row["_id"]) async for row in rows}

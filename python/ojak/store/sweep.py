@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sweep: hosts that have work and are not due for it become due, and how many there were is an alarm.
+
+Only an enqueuer that died between writing rows and lowering `due` leaves anything to it (rule B).
+"""
+
+from typing import Final
+
+from ojak.model.job import Priority
+from ojak.store.database import QueueDatabase
+from ojak.store.hosts import Due, lower_due
+from ojak.store.now import EPOCH, NEVER
+
+_LANES: Final = 50_000
+
+
+async def mend_dues(db: QueueDatabase) -> int:
+    """Make every lane due whose first row is due before its host is; gives how many were mended.
+
+    A host that is being claimed is due in one lease at the latest, so only rows that waited longer count: those that
+    have come while their host says "never".
+    """
+    lanes = await db.jobs.aggregate(
+        [
+            {"$match": {"state": "queued", **db.now.has_come("run_at")}},
+            {"$group": {"_id": {"lane": "$lane", "priority": "$priority"}}},
+            {"$limit": _LANES},
+            {
+                "$lookup": {
+                    "from": db.hosts.name,
+                    "localField": "_id.lane",
+                    "foreignField": "_id",
+                    "pipeline": [{"$project": {"due": 1}}],
+                    "as": "host",
+                }
+            },
+        ]
+    )
+    idle: list[Due] = []
+    async for row in lanes:
+        lane, number = row["_id"].get("lane"), row["_id"].get("priority")
+        if not isinstance(lane, str) or number not in set(Priority):
+            continue
+        due = row["host"][0].get("due", {}).get(str(number)) if row["host"] else None
+        if due is None or due >= NEVER or due < EPOCH:
+            idle.append(Due(authority=lane, priority=Priority(number)))
+    await lower_due(db, idle)
+    return len(idle)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wake-ups: a capped collection that every `run()` tails, so that work is found at once.
+
+They are hints: one may be lost, and the poll is the truth.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
+
+from pymongo import CursorType
+from pymongo.errors import CollectionInvalid, OperationFailure
+
+from ojak.store.bodies import NEW_SEQ
+from ojak.store.database import QueueDatabase
+
+_SIZE_BYTES: Final = 1 << 20
+_WAIT_MS: Final = 5000
+
+
+async def seed_wakeups(db: QueueDatabase) -> None:
+    """Make the collection, capped and not empty: a tail over an empty one is dead at once."""
+    options = await db.stats_of(db.wakeups.name)
+    if options and not options.get("capped"):
+        # Somebody dropped it and an insert brought it back without its cap: it holds nothing but hints.
+        await db.drop(db.wakeups.name)
+        options = {}
+    if not options:
+        try:
+            await db.create_capped(db.wakeups.name, _SIZE_BYTES)
+        except (CollectionInvalid, OperationFailure):
+            # Another process was faster.
+            if not (await db.stats_of(db.wakeups.name)).get("capped"):
+                raise
+    await wake(db, ())
+
+
+async def wake(db: QueueDatabase, shards: Iterable[int]) -> None:
+    """Tell every `run()` that there may be work in `shards`."""
+    await db.wakeups.insert_one({"at": NEW_SEQ, "shards": sorted(set(shards))})
+
+
+async def listen(db: QueueDatabase) -> AsyncIterator[frozenset[int]]:
+    """Give the shards of each wake-up as it comes, and an empty set now and then while none does.
+
+    Ends when the tail does, which happens without an error when it fell behind: open it again after a pause.
+    """
+    newest = await db.wakeups.find_one({}, {"at": 1}, sort=[("$natural", -1)])
+    since = {"at": {"$gt": newest["at"]}} if newest else {}
+    cursor = db.wakeups.find(since, {"shards": 1}, cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(_WAIT_MS)
+    try:
+        while cursor.alive:
+            async for row in cursor:
+                yield frozenset(shard for shard in row.get("shards", ()) if isinstance(shard, int))
+            yield frozenset()
+    finally:
+        await cursor.close()
