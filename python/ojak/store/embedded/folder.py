@@ -66,10 +66,10 @@ class EmbeddedFolder:
         """The MongoDB URL of the server on this folder."""
         return f"mongodb://{quote(str(self.socket), safe='')}/?directConnection=true"
 
-    def publish(self, pid: int) -> None:
+    def publish(self) -> None:
         """Write the address file, whole or not at all, once the server takes writes."""
         draft = self.address.with_suffix(".new")
-        draft.write_text(json.dumps({"url": self.url, "socket": str(self.socket), "pid": pid}) + "\n")
+        draft.write_text(json.dumps({"url": self.url, "socket": str(self.socket)}) + "\n")
         draft.replace(self.address)
 
     def retract(self) -> None:

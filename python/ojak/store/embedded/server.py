@@ -73,7 +73,7 @@ def embedded_mongod(
                     return process.wait() if select.select([pidfd], [], [], timeout_s)[0] else None
 
                 await_primary(folder, ended)
-                folder.publish(process.pid)
+                folder.publish()
                 try:
                     yield EmbeddedServer(url=folder.url, pid=process.pid, data_dir=data_dir)
                 finally:

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exit codes of the supervisor and the command line, by name, and the ends of children in words."""
+
+import os
+import signal
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a process of Ojak ends with. `docs/running.md` lists them for operators and service managers."""
+
+    OK = 0
+    """Done; for the supervisor: drained."""
+    FAILURE = 1
+    """Something failed; the last line of the output says what."""
+    USAGE = 2
+    """A flag, variable or setting is not usable."""
+    BOOT_LOOP = 3
+    """No worker came up, and none had come up before."""
+    FOLDER_IN_USE = 4
+    """Another supervisor runs on the data folder."""
+    MONGOD = 5
+    """The embedded MongoDB cannot start, or does not stay up."""
+    DATABASE = 6
+    """MongoDB cannot be reached, refuses, or holds what this version cannot use."""
+    APP = 7
+    """The `--app` factory is missing, raises, or gives what cannot be used."""
+    FORCED = 8
+    """Stopped before everything on the wire had ended: a second signal came, or the drain took too long."""
+
+
+def describe_end(returncode: int) -> str:
+    """An exit code (negative: a signal) in words."""
+    if returncode < 0:
+        try:
+            return f"killed by {signal.Signals(-returncode).name}"
+        except ValueError:
+            return f"killed by signal {-returncode}"
+    try:
+        name = ExitCode(returncode).name
+    except ValueError:
+        return f"exit code {returncode}"
+    return f"exit code {returncode} ({name})"
+
+
+def decode_status(status: int) -> int:
+    """The exit code of a wait status, negative for a signal."""
+    return os.waitstatus_to_exitcode(status)
