@@ -50,8 +50,8 @@ def classify_status(
     """Tell what the queue does about an answer of `status`.
 
     `retry_statuses` are those that an operator wants retried though they are final (the caller limits how often).
-    `final_statuses` are the final ones beside every 3xx and what `permanent_status` knows. `knocked` says that both schemes have been tried, so that a
-    400, 401 or 403 is an answer to the activity and no longer to the signature.
+    `final_statuses` are the final ones beside every 3xx and what `permanent_status` knows. `knocked` says that both
+    schemes have been tried, so that a 400, 401 or 403 is an answer to the activity and no longer to the signature.
 
     A status below 200 or above 599 is no answer that HTTP knows, and is retried as a server's error (RFC 9110
     section 15). Source: SPEC section 3.

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One connection of the aiohttp transport: what it heard, when, and for which request."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http import RawResponseMessage
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.streams import StreamReader
+
+from ojak.http.transport import MAX_HEAD_BYTES
+
+_JUST_NOW_S: Final = 1.0
+_INTERIM_END: Final = 200
+_SWITCHING_PROTOCOLS: Final = 101
+
+
+class Wire(ResponseHandler):
+    """aiohttp's protocol for one connection, which also keeps what an answer's fate depends on.
+
+    Attributes:
+        authority: whose connection it is.
+        awaiting: a request is out, and the head of its final answer has not arrived.
+        heard_at_s: when the last byte came, or the request began, by the loop's clock.
+        head: all bytes that came since the request began, up to the end of the head.
+        interim: how many 1xx answers came.
+        busy: a request uses it.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, lost: "Callable[..., None]") -> None:
+        super().__init__(loop=loop)
+        self.authority = ""
+        self.awaiting = False
+        self.heard_at_s = 0.0
+        self.head = b""
+        self.interim = 0
+        self.busy = False
+        self._lost = lost
+        self._ended_at_s = 0.0
+        self._closed_by_us = False
+
+    def begin(self, now_s: float) -> None:
+        """A request begins."""
+        self.busy = self.awaiting = True
+        self.heard_at_s = now_s
+        self.head = b""
+        self.interim = 0
+
+    def end(self, now_s: float) -> None:
+        """The request that used it is over."""
+        self.busy = self.awaiting = False
+        self.head = b""
+        self._ended_at_s = now_s
+
+    def sending(self) -> bool:
+        """Whether bytes of the request are still waiting for the peer to take them."""
+        transport = self.transport
+        return isinstance(transport, asyncio.WriteTransport) and transport.get_write_buffer_size() > 0
+
+    def give_up(self) -> None:
+        """Wake who waits for the answer, with an error."""
+        self.set_exception(TimeoutError("no answer in time"))
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser, and keep what it would throw away with a broken body."""
+        self.heard_at_s = self._loop.time()
+        if not self.awaiting:
+            super().data_received(data)
+            return
+        self.head = self.head + data if self.head else data
+        super().data_received(data)
+        if self.awaiting and len(self.head) > MAX_HEAD_BYTES:
+            self.set_exception(HttpProcessingError(message="the answer's head is too long"))
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        """Take a parsed head."""
+        code = data[0].code
+        if code >= _INTERIM_END or code == _SWITCHING_PROTOCOLS:
+            self.awaiting = False
+        else:
+            self.interim += 1
+        super().feed_data(data, size)
+
+    def close(self) -> None:
+        """Close from our side."""
+        self._closed_by_us = True
+        super().close()
+
+    def abort(self) -> None:
+        """Break from our side."""
+        self._closed_by_us = True
+        super().abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Tell the owner, and whether the server ended it right after an answer without having said so."""
+        just_now = self._loop.time() - self._ended_at_s < _JUST_NOW_S
+        unannounced = just_now and not (self._closed_by_us or self.busy)
+        super().connection_lost(exc)
+        self._lost(self, unannounced=unannounced)
