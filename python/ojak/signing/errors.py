@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a key or a signature was refused: one word to branch on, and one sentence to read."""
+
+from ojak.errors import SigningError
+
+
+class KeyRefused(SigningError):
+    """A key cannot be used: malformed, of a kind that is not used here, or too small.
+
+    Attributes:
+        reason: a word of the closed list in `ojak.signing.REASONS`, such as `malformed_key` or `weak_key`.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["KeyRefused"], tuple[str, str]]:
+        return type(self), (self.reason, str(self))
+
+
+class SignatureRefused(SigningError):
+    """A signature does not pass, or a message cannot be signed as asked.
+
+    Attributes:
+        reason: a word of the closed list in `ojak.signing.REASONS`, such as `signature_mismatch` or `stale`.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["SignatureRefused"], tuple[str, str]]:
+        return type(self), (self.reason, str(self))

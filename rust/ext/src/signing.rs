@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Signing what is sent.
+
+use ojak_httpsig::error::{Outcome, Reason};
+use ojak_httpsig::key::KeyKind;
+use ojak_httpsig::policy::Scheme;
+use ojak_httpsig::profile::{self, Outgoing};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::convert::{Headers, argument};
+use crate::digest::BodyDigest;
+use crate::errors::signature_refused;
+use crate::keys::PrivateKey;
+
+/// Runs something that signs, without the GIL if it takes long enough that others should have it meanwhile.
+pub fn signed<T: Send>(py: Python<'_>, key: &PrivateKey, run: impl Send + FnOnce() -> Outcome<T>) -> PyResult<T> {
+    let outcome = if key.0.kind() == KeyKind::Rsa { py.detach(run) } else { run() };
+    outcome.map_err(|refused| signature_refused(py, &refused))
+}
+
+/// Signs a request by the profile in which Ojak sends.
+#[pyfunction]
+#[pyo3(signature = (key, key_id, scheme, method, url, digest, now_s, headers = None))]
+#[allow(clippy::too_many_arguments)]
+pub fn sign<'py>(
+    py: Python<'py>,
+    key: &PrivateKey,
+    key_id: &Bound<'py, PyString>,
+    scheme: &Bound<'py, PyString>,
+    method: &Bound<'py, PyString>,
+    url: &Bound<'py, PyString>,
+    digest: Option<&BodyDigest>,
+    now_s: i64,
+    headers: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Vec<(&'static str, String)>> {
+    let refuse = |refused| signature_refused(py, &refused);
+    let scheme = Scheme::named(&argument(scheme, Reason::InvalidParam, "scheme")?).map_err(refuse)?;
+    let key_id = argument(key_id, Reason::InvalidParam, "key id")?;
+    let method = argument(method, Reason::InvalidHeader, "method")?;
+    let url = argument(url, Reason::InvalidUrl, "URL")?;
+    let headers = headers.map(Headers::read).transpose()?.unwrap_or_default();
+    let covered = headers.pairs();
+    let outgoing =
+        Outgoing { method: &method, url: &url, digest: digest.map(|digest| &digest.0), covered: &covered, now_s };
+    signed(py, key, || profile::sign(&key.0, &key_id, scheme, &outgoing))
+}

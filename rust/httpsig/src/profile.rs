@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The profile in which Ojak signs what it sends (SPEC section 6): what every server reads. This is the hot path.
+
+use crate::cavage::{self, CavageRequest};
+use crate::date;
+use crate::digest::BodyDigest;
+use crate::error::{Outcome, Reason, Refused};
+use crate::key::{KeyKind, PrivateKey};
+use crate::message::{Field, Message};
+use crate::policy::Scheme;
+use crate::rfc9421::{self, Component, ParamValue, Rfc9421Request};
+use crate::target::Target;
+
+/// The label of a signature by RFC 9421; one label, since some receivers fail on two.
+const LABEL: &str = "sig1";
+
+/// A request to be signed.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// The method, in upper case.
+    pub method: &'a str,
+    /// The absolute URL, as it will be sent.
+    pub url: &'a str,
+    /// The digests of the body; `None` for a request without one.
+    pub digest: Option<&'a BodyDigest>,
+    /// Header fields of the caller's that are covered beside the profile's own.
+    pub covered: &'a [Field<'a>],
+    /// The time of the signature, in seconds since 1970.
+    pub now_s: i64,
+}
+
+/// Signs a request. Answers the header fields to send, in order: Host, Date, the digest, the signature. The caller's
+/// own covered fields are not among them.
+///
+/// # Errors
+/// `invalid_url`, `invalid_header`, `invalid_param`, `algorithm_mismatch`.
+pub fn sign(
+    key: &PrivateKey,
+    key_id: &str,
+    scheme: Scheme,
+    outgoing: &Outgoing<'_>,
+) -> Outcome<Vec<(&'static str, String)>> {
+    let target = Target::parse(outgoing.url)?;
+    let date = date::format(outgoing.now_s)?;
+    if let Some((name, _)) = outgoing.covered.iter().find(|(name, _)| is_own(name)) {
+        return Err(Refused::new(
+            Reason::InvalidParam,
+            format!("the header {name} is the signature's own; it cannot be given beside it"),
+        ));
+    }
+    let mut fields: Vec<Field<'_>> = Vec::with_capacity(outgoing.covered.len() + 3);
+    fields.push(("Host", target.authority.as_ref()));
+    fields.push(("Date", &date));
+    match (scheme, outgoing.digest) {
+        (Scheme::Cavage, Some(digest)) => fields.push(("Digest", &digest.digest)),
+        (Scheme::Rfc9421, Some(digest)) => fields.push(("Content-Digest", &digest.content_digest)),
+        (_, None) => {}
+    }
+    let own = fields.len();
+    fields.extend_from_slice(outgoing.covered);
+    let message = Message::request(outgoing.method, outgoing.url, &fields, None)?;
+    let mut out: Vec<(&'static str, String)> = Vec::with_capacity(5);
+    match scheme {
+        Scheme::Cavage => {
+            let signature = sign_cavage(&message, key, key_id, outgoing, own)?;
+            out.push(("Signature", signature));
+        }
+        Scheme::Rfc9421 => {
+            let signed = sign_rfc9421(&message, key, key_id, outgoing)?;
+            out.push(("Signature-Input", signed.signature_input));
+            out.push(("Signature", signed.signature));
+        }
+    }
+    let mut sent = Vec::with_capacity(out.len() + own);
+    sent.push(("Host", target.authority.into_owned()));
+    sent.push(("Date", date));
+    match (scheme, outgoing.digest) {
+        (Scheme::Cavage, Some(digest)) => sent.push(("Digest", digest.digest.clone())),
+        (Scheme::Rfc9421, Some(digest)) => sent.push(("Content-Digest", digest.content_digest.clone())),
+        (_, None) => {}
+    }
+    sent.append(&mut out);
+    Ok(sent)
+}
+
+/// The fields that a signature brings itself.
+fn is_own(name: &str) -> bool {
+    ["host", "date", "digest", "content-digest", "signature", "signature-input"]
+        .iter()
+        .any(|own| own.eq_ignore_ascii_case(name))
+}
+
+fn sign_cavage(
+    message: &Message<'_>,
+    key: &PrivateKey,
+    key_id: &str,
+    outgoing: &Outgoing<'_>,
+    own: usize,
+) -> Outcome<String> {
+    let mut names: Vec<&str> = Vec::with_capacity(own + outgoing.covered.len() + 1);
+    names.extend(["(request-target)", "host", "date"]);
+    if outgoing.digest.is_some() {
+        names.push("digest");
+    }
+    for (name, _) in outgoing.covered {
+        if !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            names.push(name);
+        }
+    }
+    // rsa-sha256 by name: some readers take hs2019 with a large RSA key for another hash.
+    let algorithm = if key.kind() == KeyKind::Rsa { "rsa-sha256" } else { "hs2019" };
+    let request = CavageRequest { key_id, algorithm, headers: &names, created_s: None, expires_s: None };
+    cavage::sign(message, key, &request)
+}
+
+fn sign_rfc9421(
+    message: &Message<'_>,
+    key: &PrivateKey,
+    key_id: &str,
+    outgoing: &Outgoing<'_>,
+) -> Outcome<rfc9421::Signed> {
+    let mut components = Vec::with_capacity(outgoing.covered.len() + 4);
+    for name in ["@method", "@target-uri", "@authority"] {
+        components.push(Component::new(name, Vec::new())?);
+    }
+    if outgoing.digest.is_some() {
+        components.push(Component::new("content-digest", Vec::new())?);
+    }
+    for (name, _) in outgoing.covered {
+        let name = name.to_ascii_lowercase();
+        if !components.iter().any(|known| known.name == name) {
+            components.push(Component::new(name, Vec::new())?);
+        }
+    }
+    let algorithm = key.default_algorithm();
+    let params = [
+        ("created", ParamValue::Integer(outgoing.now_s)),
+        ("keyid", ParamValue::String(key_id)),
+        // Always named: some receivers need it, and others guess another hash for large keys.
+        ("alg", ParamValue::String(algorithm.as_str())),
+    ];
+    let request = Rfc9421Request { label: LABEL, algorithm, components: &components, params: &params, append: false };
+    rfc9421::sign(message, key, &request)
+}

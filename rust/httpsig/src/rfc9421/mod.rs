@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//! RFC 9421, HTTP Message Signatures.
+
+mod base;
+mod component;
+mod sign;
+mod value;
+mod verify;
+
+pub use base::{canonical_labels, signature_base};
+pub use component::{Component, Param};
+pub use sign::{ParamValue, Rfc9421Request, Signed, inner_list, sign};
+pub use verify::verify;
+
+/// The most components that a signature may cover.
+pub const MAX_COMPONENTS: usize = 64;
+/// The most labels that are tried when none is named.
+pub const MAX_LABELS: usize = 8;
+/// The longest Signature-Input or Signature field that is read, in bytes.
+pub const MAX_FIELD_BYTES: usize = 16 * 1024;
