@@ -25,11 +25,19 @@ class Fleet:
         main: What each runs.
         clock: For how long they are up.
         poller: Where their descriptors and times are watched.
-        changed: Called after each change of a slot.
+        noted: Called when a slot has changed, before that is logged, so that whoever reads of it can look it up.
+        changed: Called after that.
     """
 
     def __init__(
-        self, *, size: int, main: WorkerMain, clock: Clock, poller: Poller, changed: Callable[[], None]
+        self,
+        *,
+        size: int,
+        main: WorkerMain,
+        clock: Clock,
+        poller: Poller,
+        noted: Callable[[], None],
+        changed: Callable[[], None],
     ) -> None:
         self.slots = [Slot(index) for index in range(size)]
         self.ever_ready = False
@@ -37,6 +45,7 @@ class Fleet:
         self._main = main
         self._clock = clock
         self._poller = poller
+        self._noted = noted
         self._changed = changed
         self._obituaries = Obituaries()
         self._timers: dict[int, Timer] = {}
@@ -99,6 +108,7 @@ class Fleet:
         assert slot.link is not None
         self._poller.watch(slot.link.fileno(), lambda: self._listen(slot))
         self._poller.watch(process.pidfd, lambda: self._died(slot))
+        self._noted()
         log.info("worker started", extra={"worker": slot.index, "pid": process.pid})
         self._changed()
 
@@ -112,9 +122,11 @@ class Fleet:
         for frame in frames:
             if frame.kind is FrameKind.READY and slot.state is SlotState.BOOTING:
                 slot.state, slot.boot_failures, self.ever_ready = SlotState.READY, 0, True
+                self._noted()
                 log.info("worker ready", extra={"worker": slot.index})
                 self._changed()
             elif frame.kind is FrameKind.BURIED and self._obituaries.buried(unpack_number(frame.payload)):
+                self._noted()
                 log.info("obituary dealt with", extra={"worker": slot.index})
                 self._changed()
         self._tell()
@@ -139,6 +151,7 @@ class Fleet:
             self._obituaries.add(*left)
         if asked:
             slot.state = SlotState.GONE
+            self._noted()
             log.info("worker left", extra={"worker": slot.index, "end": describe_end(returncode)})
         else:
             slot.deaths += 1
@@ -151,6 +164,7 @@ class Fleet:
         slot.state = SlotState.WAITING
         delay_s = slot.delay.next_s(up_s)
         self._timers[slot.index] = self._poller.after(delay_s, lambda: self._start(slot))
+        self._noted()
         log.error(
             "worker died",
             extra={

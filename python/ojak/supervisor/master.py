@@ -68,7 +68,10 @@ class Master:
         self._preflight_main = preflight
         self._worker_main = worker
         self._clock = clock or SystemClock()
-        self._poller = Poller(self._clock)
+        self._signals = SignalInbox()
+        # A signal to the whole group reaches this process and its workers at once. It is taken before their ends are,
+        # or a worker that is quick to leave would seem to have died.
+        self._poller = Poller(self._clock, self._take_signals)
         self._stage = Stage.STARTING
         self._exit = ExitCode.OK
         self._asked_s: float | None = None
@@ -83,8 +86,7 @@ class Master:
 
     def run(self) -> int:
         """Run until everything has ended; answers the exit code."""
-        signals = SignalInbox()
-        self._poller.watch(signals.fileno(), lambda: self._take_signals(signals))
+        self._poller.watch(self._signals.fileno(), self._take_signals)
         try:
             self._start_preflight()
             while self._stage is not Stage.OVER:
@@ -95,7 +97,7 @@ class Master:
                 remove_status(Path(self._plan.data_dir))
                 self._lock.close()
             self._poller.close()
-            signals.close()
+            self._signals.close()
         return int(self._exit)
 
     # Start.
@@ -182,6 +184,7 @@ class Master:
             main=self._worker_main,
             clock=self._clock,
             poller=self._poller,
+            noted=self._write_status,
             changed=self._fleet_changed,
         )
         self._fleet.start(replace(plan.worker, mongo_url=url))
@@ -220,8 +223,8 @@ class Master:
 
     # Stopping.
 
-    def _take_signals(self, signals: SignalInbox) -> None:
-        for number in signals.take():
+    def _take_signals(self) -> None:
+        for number in self._signals.take():
             if number in {signal.SIGTERM, signal.SIGINT}:
                 self._stop_wish(number)
 

@@ -27,12 +27,18 @@ class Timer:
 
 
 class Poller:
-    """Calls back when a descriptor can be read or a time has come; one thread, no tasks."""
+    """Calls back when a descriptor can be read or a time has come; one thread, no tasks.
 
-    __slots__ = ("_clock", "_numbers", "_selector", "_timers")
+    Args:
+        clock: The time.
+        first: Called after each wait, before anything else.
+    """
 
-    def __init__(self, clock: Clock) -> None:
+    __slots__ = ("_clock", "_first", "_numbers", "_selector", "_timers")
+
+    def __init__(self, clock: Clock, first: Callable[[], None]) -> None:
         self._clock = clock
+        self._first = first
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
@@ -54,7 +60,9 @@ class Poller:
 
     def turn(self) -> None:
         """Wait for the next thing to happen, and make the calls that it brings."""
-        for key, _ in self._selector.select(self._wait_s()):
+        happened = self._selector.select(self._wait_s())
+        self._first()
+        for key, _ in happened:
             # An earlier call of this turn may have closed what a later one is about.
             if self._selector.get_map().get(key.fd) is key:
                 key.data()

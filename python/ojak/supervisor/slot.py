@@ -14,7 +14,8 @@ from ojak.supervisor.process import ChildProcess, fork_child
 from ojak.supervisor.restart import RestartDelay
 from ojak.worker.board import FlightBoard
 
-WorkerMain = Callable[[WorkerPlan, FlightBoard, Link], int]
+WorkerMain = Callable[[int, WorkerPlan, FlightBoard, Link], int]
+"""What a worker runs, given its number; answers its exit code."""
 
 BOOT_TRIES: Final = 3
 REASON_MAX: Final = 500
@@ -98,7 +99,7 @@ class Slot:
             for other in others:
                 if other is not self and other.board is not None:
                     other.board.close()
-            return main(plan, board, theirs)
+            return main(self.index, plan, board, theirs)
 
         process = fork_child(run, keep=(theirs.fileno(),), death_signal=death_signal)
         theirs.close()
