@@ -146,24 +146,37 @@ class AiohttpTransport:
         self._flights.add(flight)
         if self._ticker is None:
             self._ticker = self._loop.call_later(_TICK_S, self._tick)
-        body = request.body
+        session = self._session_for(flight.authority, now_s)
         try:
-            answer = await self._session_for(flight.authority, now_s).post(
-                url,
-                # aiohttp warns of large bodies as bytes; as a file their length is known just the same.
-                data=body if len(body) <= _MANY_BYTES else io.BytesIO(body),
-                headers=CIMultiDict(request.headers),
-                allow_redirects=False,
-                proxy=self._proxy,
-            )
-            flight.answered(self._loop.time())
-            return await self._read(answer, flight)
-        except (aiohttp.ClientError, OSError) as error:
-            return self._salvage(error, flight)
+            while True:
+                try:
+                    return await self._exchange(session, url, request, flight)
+                except (aiohttp.ClientError, OSError) as error:
+                    if not _unsent(error, flight, request):
+                        return self._salvage(error, flight)
+                # A kept connection was gone before a byte was written: nothing is repeated by using a fresh one.
+                self._learn_closer(flight.authority, now_s)
+                session = self._closing
+                flight.again(self._loop.time())
         finally:
             self._flights.discard(flight)
             if flight.wire is not None:
                 flight.wire.end(self._loop.time())
+
+    async def _exchange(
+        self, session: aiohttp.ClientSession, url: URL, request: PostRequest, flight: Flight
+    ) -> PostAnswer:
+        body = request.body
+        answer = await session.post(
+            url,
+            # aiohttp warns of large bodies as bytes; as a file their length is known just the same.
+            data=body if len(body) <= _MANY_BYTES else io.BytesIO(body),
+            headers=CIMultiDict(request.headers),
+            allow_redirects=False,
+            proxy=self._proxy,
+        )
+        flight.answered(self._loop.time())
+        return await self._read(answer, flight)
 
     async def close(self) -> None:
         """Close every connection. Requests on the wire fail."""
@@ -232,11 +245,7 @@ class AiohttpTransport:
             raise explain(error, flight, now_s) from error
         head = salvage_head(wire.head, MAX_HEAD_BYTES, MAX_FIELDS)
         if head is None:
-            if (
-                flight.reused
-                and not wire.head
-                and isinstance(error, aiohttp.ClientOSError | aiohttp.ServerDisconnectedError)
-            ):
+            if flight.reused and not wire.head and not isinstance(error, TimeoutError):
                 self._learn_closer(flight.authority, now_s)
             raise explain(error, flight, now_s) from error
         flight.answered(now_s)
@@ -301,6 +310,13 @@ def _url(canonical: str) -> URL:
     scheme, _, rest = canonical.partition("://")
     authority, slash, target = rest.partition("/")
     return URL.build(scheme=scheme, authority=authority, path=slash + target, encoded=True)
+
+
+def _unsent(error: Exception, flight: Flight, request: PostRequest) -> bool:
+    """Whether a kept connection turned out to be closed when the request was about to be written to it."""
+    # Only a body that goes out in one write fails before its first byte.
+    single = len(request.body) <= _MANY_BYTES
+    return flight.reused and single and isinstance(error.__cause__, aiohttp.ClientConnectionResetError)
 
 
 def _clean(value: str | None) -> str | None:

@@ -87,7 +87,8 @@ class Connector(aiohttp.TCPConnector):
             socket_factory=self._dial,
             **kept,
         )
-        self._factory: partial[ResponseHandler] = partial(Wire, loop=self._loop, lost=lost)
+        wire: Callable[..., ResponseHandler] = Wire
+        self._factory = partial(wire, loop=self._loop, lost=lost)
         self._guard = guard
         self._made = made
 

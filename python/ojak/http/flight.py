@@ -86,6 +86,14 @@ class Flight:
         """The head of the answer is there."""
         self._answered_s = now_s
 
+    def again(self, now_s: float) -> None:
+        """Start over on a fresh connection."""
+        if self.wire is not None:
+            self.wire.end(now_s)
+        self.wire = None
+        self.phase = Phase.RESOLVE
+        self._began_s = now_s
+
     def phases(self, now_s: float) -> PostPhases:
         """Where the time went, up to now for the phase that it is in."""
         if self.reused and self._exchange_s:

@@ -2,6 +2,7 @@
 """One connection of the aiohttp transport: what it heard, when, and for which request."""
 
 import asyncio
+import select
 from collections.abc import Callable
 from typing import Final
 
@@ -40,6 +41,23 @@ class Wire(ResponseHandler):
         self._lost = lost
         self._ended_at_s = 0.0
         self._closed_by_us = False
+        self._poll: select.poll | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection."""
+        super().connection_made(transport)
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            self._poll = select.poll()
+            self._poll.register(raw.fileno(), select.POLLIN)
+
+    def is_connected(self) -> bool:
+        """Whether it can be used again.
+
+        On an idle connection there is nothing to read but its end, which the kernel may know of before the loop does.
+        Asking it costs a microsecond, and saves the attempt that a request on a closing connection would spend.
+        """
+        return super().is_connected() and not (self._poll is not None and not self.busy and self._poll.poll(0))
 
     def begin(self, now_s: float) -> None:
         """A request begins."""
@@ -71,7 +89,7 @@ class Wire(ResponseHandler):
             return
         self.head = self.head + data if self.head else data
         super().data_received(data)
-        if self.awaiting and len(self.head) > MAX_HEAD_BYTES:
+        if len(self.head) > MAX_HEAD_BYTES and self.awaiting:
             self.set_exception(HttpProcessingError(message="the answer's head is too long"))
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
@@ -97,5 +115,6 @@ class Wire(ResponseHandler):
         """Tell the owner, and whether the server ended it right after an answer without having said so."""
         just_now = self._loop.time() - self._ended_at_s < _JUST_NOW_S
         unannounced = just_now and not (self._closed_by_us or self.busy)
+        self._poll = None
         super().connection_lost(exc)
         self._lost(self, unannounced=unannounced)
