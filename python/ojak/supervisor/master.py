@@ -145,12 +145,12 @@ class Master:
             plan=plan,
             clock=self._clock,
             poller=self._poller,
+            noted=self._write_status,
             ended=self._mongod_ended,
             stopped=self._over,
             given_up=self._mongod_given_up,
         )
         self._mongod.start()
-        self._write_status()
 
     def _preflight_died(self) -> None:
         child = self._preflight

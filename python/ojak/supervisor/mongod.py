@@ -33,6 +33,7 @@ class Mongod:
         plan: How it is run.
         clock: For how long it is up.
         poller: Where it is watched.
+        noted: Called when it has started, before that is logged.
         ended: Called with its exit code each time it ends by itself, before it is started again.
         stopped: Called once it has stopped as it was asked to.
         given_up: Called when it does not stay up.
@@ -44,6 +45,7 @@ class Mongod:
         plan: MongodPlan,
         clock: Clock,
         poller: Poller,
+        noted: Callable[[], None],
         ended: Callable[[int], None],
         stopped: Callable[[], None],
         given_up: Callable[[], None],
@@ -51,6 +53,7 @@ class Mongod:
         self._plan = plan
         self._clock = clock
         self._poller = poller
+        self._noted = noted
         self._ended = ended
         self._stopped = stopped
         self._given_up = given_up
@@ -77,6 +80,7 @@ class Mongod:
         self._started_s = self._clock.boot_s()
         self._process = exec_child(self._plan.command, self._plan.environment, Path(self._plan.output))
         self._poller.watch(self._process.pidfd, self._died)
+        self._noted()
         log.info("embedded MongoDB started", extra={"pid": self._process.pid})
 
     def mark_up(self) -> None:

@@ -29,6 +29,9 @@ from ojak.supervisor.plan import MongodPlan, SupervisorPlan, WorkerPlan
 
 log: Final = logging.getLogger(__name__)
 
+SELECTION_MS: Final = 5000
+"""An operator who waits at a terminal hears of a wrong address sooner than a running worker would give up."""
+
 
 class _SupervisorGone(OjakError):
     """The supervisor went away, or wants no more of this start."""
@@ -145,7 +148,7 @@ def _bring_up_mongod(settings: OperatorSettings, plan: SupervisorPlan, link: Lin
 
 
 async def _make_ready(plan: WorkerPlan) -> None:
-    client = connect(plan.mongo_url)
+    client = connect(plan.mongo_url, serverSelectionTimeoutMS=SELECTION_MS)
     try:
         await set_up(QueueDatabase(client, plan.database))
     finally:
