@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from bson import Timestamp
-from bson.binary import Binary
 from pymongo.errors import DuplicateKeyError
 
 from ojak.config import DAY_S
@@ -37,11 +36,11 @@ async def put_body(db: QueueDatabase, activity: Activity, *, sender: str, kept_s
     while True:
         try:
             await db.bodies.update_one(
-                {"_id": Binary(activity.key)},
+                {"_id": activity.key},
                 [
                     {
                         "$set": {
-                            "bytes": {"$ifNull": ["$bytes", {"$literal": Binary(activity.body)}]},
+                            "bytes": {"$ifNull": ["$bytes", {"$literal": activity.body}]},
                             "activity": {"$literal": activity.identity},
                             "type": {"$literal": activity.type},
                             "object": {"$literal": activity.object_id},
@@ -79,7 +78,7 @@ async def _give_way(db: QueueDatabase, activity: Activity) -> None:
 async def get_bodies(db: QueueDatabase, keys: Sequence[bytes]) -> dict[bytes, bytes]:
     """The bytes of bodies, by key; a key that is not there is left out."""
     found: dict[bytes, bytes] = {}
-    async for row in db.bodies.find({"_id": {"$in": [Binary(key) for key in keys]}}, {"bytes": 1}):
+    async for row in db.bodies.find({"_id": {"$in": list(keys)}}, {"bytes": 1}):
         found[bytes(row["_id"])] = bytes(row["bytes"])
     return found
 

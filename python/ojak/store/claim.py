@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from bson.binary import Binary
-
 from ojak.model.job import Job, Priority
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.hosts import IDLE_KEPT_S, READY, Due, dues_of, lower_due
@@ -63,13 +61,31 @@ class ClaimedHost:
 
 
 async def ready_hosts(
-    db: QueueDatabase, *, shards: Sequence[int], priority: Priority, busy: Sequence[str], limit: int
+    db: QueueDatabase,
+    *,
+    shards: Sequence[int],
+    priority: Priority,
+    busy: Sequence[str],
+    only_quicker_ms: float | None,
+    limit: int,
 ) -> list[ReadyHost]:
-    """The hosts of `shards` that have work of `priority` now, the longest waiting first, without the `busy` ones."""
+    """The hosts that have work now, the one waiting for longest first.
+
+    Args:
+        db: the queue.
+        shards: of these shards only.
+        priority: work of this line.
+        busy: hosts to leave out.
+        only_quicker_ms: only hosts whose last attempt came through and that answer within this; None for all.
+        limit: so many at most.
+    """
     field = f"ready.{priority.value}"
+    standing: Document = {}
+    if only_quicker_ms is not None:
+        standing = {"proven": True, "answer_ms": {"$not": {"$gt": only_quicker_ms}}}
     cursor = (
         db.hosts.find(
-            {"shard": {"$in": list(shards)}, "_id": {"$nin": list(busy)}, **db.now.has_come(field)},
+            {"shard": {"$in": list(shards)}, "_id": {"$nin": list(busy)}, **db.now.has_come(field), **standing},
             {"shard": 1, "asks": 1, "proven": 1, "answer_ms": 1, "scheme": 1},
         )
         .sort(field, 1)
@@ -218,7 +234,7 @@ async def _lease(db: QueueDatabase, lanes: Iterable[_Lane], *, owner: bytes, lea
         await park_malformed(db, malformed)
     if not picked:
         return [], stamp
-    ids = [Binary(job_bytes) for job_bytes in picked]
+    ids = list(picked)
     result = await db.jobs.update_many(
         {"_id": {"$in": ids}, "state": "queued"},
         [
@@ -227,8 +243,8 @@ async def _lease(db: QueueDatabase, lanes: Iterable[_Lane], *, owner: bytes, lea
                     "state": "leased",
                     "leases": {"$add": ["$leases", 1]},
                     "lease": {
-                        "stamp": Binary(stamp),
-                        "by": Binary(owner),
+                        "stamp": stamp,
+                        "by": owner,
                         "until": db.now.plus(lease_s),
                     },
                 }
@@ -238,7 +254,7 @@ async def _lease(db: QueueDatabase, lanes: Iterable[_Lane], *, owner: bytes, lea
     if result.modified_count == len(ids):
         return list(picked.values()), stamp
     # Some rows moved meanwhile: only what carries the stamp is ours.
-    mine = db.jobs.find({"_id": {"$in": ids}, "state": "leased", "lease.stamp": Binary(stamp)}, {"_id": 1})
+    mine = db.jobs.find({"_id": {"$in": ids}, "state": "leased", "lease.stamp": stamp}, {"_id": 1})
     return [picked[bytes(row["_id"])] async for row in mine], stamp
 
 
@@ -349,7 +365,7 @@ async def hand_back(db: QueueDatabase, leases: Mapping[bytes, Sequence[bytes]]) 
     """
     dues: list[Due] = []
     for stamp, ids in leases.items():
-        mine = {"_id": {"$in": [Binary(row_id) for row_id in ids]}, "state": "leased", "lease.stamp": Binary(stamp)}
+        mine = {"_id": {"$in": list(ids)}, "state": "leased", "lease.stamp": stamp}
         dues += await dues_of(db, mine)
         await db.jobs.update_many(mine, [{"$set": {"state": "queued"}}, {"$unset": "lease"}])
     await lower_due(db, dues)

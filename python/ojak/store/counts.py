@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from bson.binary import Binary
-
 from ojak.store.database import QueueDatabase
 
 
@@ -45,7 +43,7 @@ class DeliveryRow:
 
 async def deliveries(db: QueueDatabase, *, bodies: Sequence[bytes] | None = None) -> list[DeliveryRow]:
     """Every delivery of the queue, or of some bodies. Meant for accounts over a test's or a demo's queue."""
-    where = {} if bodies is None else {"body": {"$in": [Binary(key) for key in bodies]}}
+    where = {} if bodies is None else {"body": {"$in": list(bodies)}}
     found: list[DeliveryRow] = []
     async for row in db.jobs.find(where):
         last = row.get("last") or {}

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`QueueDatabase`: a connection to the queue's collections, with the concerns that its promises rest on."""
 
-import logging
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -20,7 +19,8 @@ from ojak.store.now import Now
 Document = dict[str, Any]
 """A row as the driver gives it. No document leaves this package."""
 
-_log = logging.getLogger("ojak.store")
+DatabaseTrouble = PyMongoError
+"""What any call of this package raises when the database is away or refuses. Most of it is weather: try again."""
 
 _CLIENT_OPTIONS: Final[dict[str, Any]] = {
     # The driver's own defaults keep a caller waiting 29 s on a primary that vanished; these halve it. No socket
@@ -117,11 +117,11 @@ class QueueDatabase:
         """Create a capped collection; raises the driver's CollectionInvalid if it is there."""
         await self._database.create_collection(name, capped=True, size=size_bytes)
 
-    async def stats_of(self, name: str) -> Document:
-        """The options of a collection, {} if it is not there."""
+    async def options_of(self, name: str) -> Document | None:
+        """The options that a collection was made with, None if it is not there."""
         async for info in await self._database.list_collections(filter={"name": name}):
             return dict(info.get("options", {}))
-        return {}
+        return None
 
     async def drop(self, name: str) -> None:
         """Drop a collection of hints. Never called on what holds jobs."""
@@ -136,10 +136,14 @@ class QueueDatabase:
             return self.now.literal
         boot_s = time.monotonic()
         if boot_s >= self._offset_until_s:
-            hello = await self._database.command("hello")
-            self._offset = hello["localTime"] - datetime.now(UTC)
+            self._offset = await self.server_clock() - datetime.now(UTC)
             self._offset_until_s = boot_s + _OFFSET_KEPT_S
         return datetime.now(UTC) + self._offset
+
+    async def server_clock(self) -> datetime:
+        """What the primary's clock shows, asked anew."""
+        hello = await self._database.command("hello")
+        return hello["localTime"].replace(tzinfo=UTC)  # type: ignore[no-any-return]
 
     async def ping(self) -> None:
         """Ask whether a primary answers.

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ends that somebody wants to be told of (rule E): each is told at least once, also when a worker dies in between."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from bson.binary import Binary
 from pymongo import UpdateOne
 
 from ojak.model.outcome import DeliveryFailure, FailureReason, Settled, SettledOutcome
@@ -57,10 +56,10 @@ async def untold(db: QueueDatabase, *, older_s: float, limit: int = 200) -> list
 async def mark_told(db: QueueDatabase, ends: Sequence[UntoldEnd], *, kept_s: float) -> None:
     """Write that ends were told; from then on their rows may expire."""
     updates = [
-        UpdateOne({"_id": Binary(end.row_id)}, {"$pull": {"owed": {"end": end.end.end}}})
+        UpdateOne({"_id": end.row_id}, {"$pull": {"owed": {"end": end.end.end}}})
         if end.owed
         else UpdateOne(
-            {"_id": Binary(end.row_id), "end": end.end.end, "told": False},
+            {"_id": end.row_id, "end": end.end.end, "told": False},
             [{"$set": {"told": True, "expire_at": db.now.plus(kept_s)}}],
         )
         for end in ends
@@ -69,12 +68,13 @@ async def mark_told(db: QueueDatabase, ends: Sequence[UntoldEnd], *, kept_s: flo
         await db.jobs.bulk_write(updates, ordered=False)
 
 
-async def mark_rows_told(db: QueueDatabase, ids: Sequence[bytes], *, kept_s: float) -> None:
-    """Write that the ends just written to rows were told. A row revived meanwhile has no untold end any more."""
-    await db.jobs.update_many(
-        {"_id": {"$in": [Binary(row_id) for row_id in ids]}, "told": False},
-        [{"$set": {"told": True, "expire_at": db.now.plus(kept_s)}}],
-    )
+async def mark_rows_told(db: QueueDatabase, ids_by_end: Mapping[int, Sequence[bytes]], *, kept_s: float) -> None:
+    """Write that ends just written to rows were told, given by their number: a row revived meanwhile has another."""
+    for number, ids in ids_by_end.items():
+        await db.jobs.update_many(
+            {"_id": {"$in": list(ids)}, "end": number, "told": False},
+            [{"$set": {"told": True, "expire_at": db.now.plus(kept_s)}}],
+        )
 
 
 def _end_of(row: Document, end: Document) -> End | None:

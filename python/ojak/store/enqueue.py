@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bson.binary import Binary
 from pymongo import InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError
 
@@ -88,10 +87,10 @@ async def _rows(
     priority: Priority,
 ) -> list[Document]:
     now = await db.server_time()
-    key = Binary(body)
+    key = body
     return [
         {
-            "_id": Binary(job_id(activity_identity, job.inbox)),
+            "_id": job_id(activity_identity, job.inbox),
             "seq": NEW_SEQ,
             "kind": "delivery",
             "dest": job.authority,
@@ -199,7 +198,7 @@ async def _revive(db: QueueDatabase, ended: dict[bytes, str], *, body: bytes, pr
                         "seq": "$$CLUSTER_TIME",
                         "run_at": db.now.expr,
                         "queued_at": db.now.expr,
-                        "body": Binary(body),
+                        "body": body,
                         "tries": 0,
                         "deaths": 0,
                         "leases": 0,

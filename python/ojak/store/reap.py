@@ -7,8 +7,6 @@ A job whose worker died while it ran is counted as a death and parked after too 
 from collections.abc import Sequence
 from typing import Any
 
-from bson.binary import Binary
-
 from ojak.model.outcome import FailureReason
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.hosts import dues_of, lower_due
@@ -32,8 +30,8 @@ async def bury(db: QueueDatabase, owner: bytes, begun: Sequence[bytes], *, max_d
         begun: the ids of the deliveries that it had begun and not yet stored.
         max_deaths: after how many deaths a job is parked.
     """
-    leases: Document = {"state": "leased", "lease.by": Binary(owner)}
-    ids = [Binary(row_id) for row_id in begun]
+    leases: Document = {"state": "leased", "lease.by": owner}
+    ids = list(begun)
     count = await _return(db, {**leases, "_id": {"$in": ids}}, died=True, max_deaths=max_deaths)
     return count + await _return(db, {**leases, "_id": {"$nin": ids}}, died=False, max_deaths=max_deaths)
 

@@ -3,7 +3,6 @@
 
 from collections.abc import Iterable, Mapping
 
-from bson.binary import Binary
 from pymongo import MongoClient
 
 from ojak.store.database import Document, QueueDatabase, twin
@@ -28,9 +27,9 @@ class Renewals:
         held: set[bytes] = set()
         asked: set[bytes] = set()
         for stamp, ids in leases.items():
-            rows = [Binary(row_id) for row_id in ids]
+            rows = list(ids)
             asked.update(bytes(row_id) for row_id in rows)
-            mine = {"_id": {"$in": rows}, "state": "leased", "lease.stamp": Binary(stamp)}
+            mine = {"_id": {"$in": rows}, "state": "leased", "lease.stamp": stamp}
             result = self._jobs.update_many(mine, [{"$set": {"lease.until": self._now.plus(lease_s)}}])
             if result.matched_count == len(rows):
                 held.update(bytes(row_id) for row_id in rows)
@@ -41,11 +40,11 @@ class Renewals:
 
     def renew_shards(self, owner: bytes, *, lease_s: float) -> dict[int, int]:
         """Renew every shard of `owner` and its place among the living; gives the epochs of what it still holds."""
-        mine = {"owner": Binary(owner)}
+        mine = {"owner": owner}
         self._shards.update_many(mine, [{"$set": {"until": self._now.plus(lease_s)}}])
         # A living `run()` that was reported dead keeps its place: it gave up nothing that it did not lose.
         self._workers.update_one(
-            {"_id": Binary(owner), "dead": {"$ne": True}},
+            {"_id": owner, "dead": {"$ne": True}},
             [{"$set": {"until": self._now.plus(lease_s), "expire_at": self._now.plus(DEAD_KEPT_S)}}],
         )
         return {row["_id"]: row["epoch"] for row in self._shards.find(mine, {"epoch": 1})}

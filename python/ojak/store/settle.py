@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from bson.binary import Binary
 from pymongo import UpdateOne
 
 from ojak.model.job import Job
@@ -93,7 +92,7 @@ async def _write_alike(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, 
         "status": first.status,
         "reason": first.reason,
         "scheme": first.scheme,
-        "stamp": Binary(first.job.stamp),
+        "stamp": first.job.stamp,
     }
     if first.detail:
         last["detail"] = first.detail
@@ -131,7 +130,7 @@ async def write_retries(db: QueueDatabase, retries: Sequence[Retried]) -> set[by
                                 "status": retry.status,
                                 "reason": retry.reason,
                                 "scheme": retry.scheme,
-                                "stamp": Binary(retry.job.stamp),
+                                "stamp": retry.job.stamp,
                             }
                         },
                     }
@@ -162,12 +161,10 @@ async def write_retries(db: QueueDatabase, retries: Sequence[Retried]) -> set[by
 
 
 def _leased(ids: set[bytes], stamp: bytes) -> Document:
-    return {"_id": {"$in": [Binary(row_id) for row_id in ids]}, "state": "leased", "lease.stamp": Binary(stamp)}
+    return {"_id": {"$in": list(ids)}, "state": "leased", "lease.stamp": stamp}
 
 
 async def _showing(db: QueueDatabase, ids: set[bytes], stamp: bytes, *, state: str) -> set[bytes]:
     """Which rows show a write made under `stamp`; the others were taken before it."""
-    rows = db.jobs.find(
-        {"_id": {"$in": [Binary(row_id) for row_id in ids]}, "state": state, "last.stamp": Binary(stamp)}, {"_id": 1}
-    )
+    rows = db.jobs.find({"_id": {"$in": list(ids)}, "state": state, "last.stamp": stamp}, {"_id": 1})
     return {bytes(row["_id"]) async for row in rows}

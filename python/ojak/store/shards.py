@@ -4,8 +4,6 @@
 from collections.abc import Iterable
 from typing import Final
 
-from bson.binary import Binary
-
 from ojak.shard import SHARDS
 from ojak.store.database import QueueDatabase
 from ojak.store.now import EPOCH
@@ -27,7 +25,7 @@ async def seed_shards(db: QueueDatabase) -> None:
 async def join(db: QueueDatabase, owner: bytes, *, kept_s: float, about: str) -> None:
     """Say that a `run()` lives, or that it still does; `about` names machine and process for people."""
     await db.workers.update_one(
-        {"_id": Binary(owner)},
+        {"_id": owner},
         [
             {
                 "$set": {
@@ -44,7 +42,7 @@ async def join(db: QueueDatabase, owner: bytes, *, kept_s: float, about: str) ->
 
 async def leave(db: QueueDatabase, owner: bytes) -> None:
     """Take back `join`, and let go of every shard."""
-    await db.workers.delete_one({"_id": Binary(owner)})
+    await db.workers.delete_one({"_id": owner})
     await release(db, owner, range(SHARDS))
 
 
@@ -57,7 +55,7 @@ async def count_living(db: QueueDatabase) -> int:
 
 async def owned(db: QueueDatabase, owner: bytes) -> dict[int, int]:
     """The epochs of the shards that `owner` holds."""
-    rows = db.shards.find({"owner": Binary(owner)}, {"epoch": 1})
+    rows = db.shards.find({"owner": owner}, {"epoch": 1})
     return {row["_id"]: row["epoch"] async for row in rows}
 
 
@@ -70,7 +68,7 @@ async def take(db: QueueDatabase, owner: bytes, *, count: int, lease_s: float) -
             [
                 {
                     "$set": {
-                        "owner": Binary(owner),
+                        "owner": owner,
                         "epoch": {"$add": ["$epoch", 1]},
                         "until": db.now.plus(lease_s),
                     }
@@ -82,7 +80,7 @@ async def take(db: QueueDatabase, owner: bytes, *, count: int, lease_s: float) -
 async def release(db: QueueDatabase, owner: bytes, shards: Iterable[int]) -> None:
     """Let go of shards, for whoever takes them next."""
     await db.shards.update_many(
-        {"_id": {"$in": list(shards)}, "owner": Binary(owner)}, {"$set": {"owner": None, "until": EPOCH}}
+        {"_id": {"$in": list(shards)}, "owner": owner}, {"$set": {"owner": None, "until": EPOCH}}
     )
 
 
@@ -90,7 +88,7 @@ async def bury_owner(db: QueueDatabase, owner: bytes, *, begun: int) -> None:
     """Write the obituary of a `run()`: its shards are free, and it had begun so many deliveries."""
     await release(db, owner, range(SHARDS))
     await db.workers.update_one(
-        {"_id": Binary(owner)},
+        {"_id": owner},
         [
             {
                 "$set": {

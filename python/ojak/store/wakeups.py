@@ -19,17 +19,17 @@ _WAIT_MS: Final = 5000
 
 async def seed_wakeups(db: QueueDatabase) -> None:
     """Make the collection, capped and not empty: a tail over an empty one is dead at once."""
-    options = await db.stats_of(db.wakeups.name)
-    if options and not options.get("capped"):
+    options = await db.options_of(db.wakeups.name)
+    if options is not None and not options.get("capped"):
         # Somebody dropped it and an insert brought it back without its cap: it holds nothing but hints.
         await db.drop(db.wakeups.name)
-        options = {}
-    if not options:
+        options = None
+    if options is None:
         try:
             await db.create_capped(db.wakeups.name, _SIZE_BYTES)
         except (CollectionInvalid, OperationFailure):
-            # Another process was faster.
-            if not (await db.stats_of(db.wakeups.name)).get("capped"):
+            # Another process may have been faster.
+            if not (await db.options_of(db.wakeups.name) or {}).get("capped"):
                 raise
     await wake(db, ())
 

@@ -8,12 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
-from bson.binary import Binary
-from pymongo.errors import DuplicateKeyError
-
 from ojak.errors import StoreError
 from ojak.store.database import QueueDatabase
 from ojak.store.migrations import m001_queue
+from ojak.store.now import EPOCH
 
 _log = logging.getLogger("ojak.store.migrations")
 
@@ -57,7 +55,7 @@ async def _applied(db: QueueDatabase, newest: int) -> int:
 @asynccontextmanager
 async def _locked(db: QueueDatabase) -> AsyncIterator[None]:
     """Hold the lock that one process at a time migrates under; a crash frees it after a minute."""
-    holder = Binary(secrets.token_bytes(16))
+    holder = secrets.token_bytes(16)
     while not await _take(db, holder):
         _log.info("another process migrates; waiting")
         await asyncio.sleep(_ASK_AGAIN_S)
@@ -67,20 +65,19 @@ async def _locked(db: QueueDatabase) -> AsyncIterator[None]:
     finally:
         renewing.cancel()
         await asyncio.gather(renewing, return_exceptions=True)
-        await db.migrations.delete_one({"_id": "lock", "holder": holder})
+        await db.migrations.update_one({"_id": "lock", "holder": holder}, {"$set": {"until": EPOCH}})
 
 
-async def _take(db: QueueDatabase, holder: Binary) -> bool:
-    lease = [{"$set": {"holder": holder, "until": db.now.plus(_LOCK_S)}}]
-    try:
-        # The filter misses a lock that is held; the upsert then collides with it.
-        result = await db.migrations.update_one({"_id": "lock", **db.now.has_come("until")}, lease, upsert=True)
-    except DuplicateKeyError:
-        return False
-    return bool(result.matched_count or result.upserted_id)
+async def _take(db: QueueDatabase, holder: bytes) -> bool:
+    # The row first, free for whoever is fastest: an upsert cannot compare with the database's clock.
+    await db.migrations.update_one({"_id": "lock"}, {"$setOnInsert": {"until": EPOCH}}, upsert=True)
+    result = await db.migrations.update_one(
+        {"_id": "lock", **db.now.has_come("until")}, [{"$set": {"holder": holder, "until": db.now.plus(_LOCK_S)}}]
+    )
+    return bool(result.modified_count)
 
 
-async def _renew(db: QueueDatabase, holder: Binary) -> None:
+async def _renew(db: QueueDatabase, holder: bytes) -> None:
     while True:
         await asyncio.sleep(_LOCK_S / 3)
         await db.migrations.update_one({"_id": "lock", "holder": holder}, [{"$set": {"until": db.now.plus(_LOCK_S)}}])

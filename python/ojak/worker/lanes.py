@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes: which of the leased jobs starts next (SPEC section 2). Pure: no clock, no I/O.
+
+Hosts take turns, so that a backlog cannot stand before everybody else. A host has so many slots and no more. Hosts that
+have not answered yet, whose last attempt failed, or that are slow share half of all slots, and while others wait they
+get one pick in ten: dead servers never hold up the living. One slot is kept for small sends, and a quarter of the picks
+goes to fan-outs even while small sends wait.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ojak.model.job import Job, Priority
+
+SLOW_MS: Final = 2000.0
+"""Hosts whose answers take longer on average count among the slow."""
+
+_UNPROVEN_TURN: Final = 10
+_FANOUT_TURN: Final = 4
+
+
+class Lane:
+    """One host's jobs in this worker.
+
+    Attributes:
+        authority: the host.
+        shard: its shard.
+        proven: whether its last attempt came through and its answers are quick.
+        foreign: requests that a former owner of the shard may still have open; they count toward the host's limit.
+        open: requests of ours that are open.
+    """
+
+    __slots__ = ("authority", "foreign", "open", "proven", "shard", "waiting")
+
+    def __init__(self, authority: str, shard: int, *, proven: bool) -> None:
+        self.authority = authority
+        self.shard = shard
+        self.proven = proven
+        self.foreign = 0
+        self.open = 0
+        self.waiting: tuple[deque[Job], deque[Job]] = (deque(), deque())
+
+    @property
+    def backlog(self) -> int:
+        """How many jobs are leased here and not begun."""
+        return len(self.waiting[0]) + len(self.waiting[1])
+
+
+class Lanes:
+    """All jobs that this worker has leased and not begun, by host.
+
+    Args:
+        concurrency: slots in all.
+        per_host: slots of one host.
+    """
+
+    def __init__(self, *, concurrency: int, per_host: int) -> None:
+        self.concurrency = concurrency
+        self.per_host = per_host
+        self.open = 0
+        self.backlog = 0
+        self._open_unproven = 0
+        self._open_fanout = 0
+        self._picks = 0
+        self._lanes: dict[str, Lane] = {}
+        # Lanes that could start a job now, by (proven, priority), in turn.
+        self._rings: dict[tuple[bool, Priority], dict[str, Lane]] = {
+            (proven, priority): {} for proven in (True, False) for priority in Priority
+        }
+        # What an open job was counted under: its lane's standing may change while it is on the wire.
+        self._counted_unproven: set[bytes] = set()
+
+    def add(self, authority: str, shard: int, jobs: Sequence[Job], *, proven: bool, foreign: int) -> None:
+        """Take in jobs that were leased for a host, oldest first."""
+        lane = self._lanes.get(authority)
+        if lane is None:
+            lane = self._lanes[authority] = Lane(authority, shard, proven=proven)
+        lane.foreign = foreign
+        for job in jobs:
+            lane.waiting[job.priority].append(job)
+        self.backlog += len(jobs)
+        self._place(lane)
+
+    def next(self) -> Job | None:
+        """Start a job if a slot is free for one; gives it, counted as open."""
+        if self.open >= self.concurrency:
+            return None
+        unproven_first = self._picks % _UNPROVEN_TURN == _UNPROVEN_TURN - 1
+        fanout_first = self._picks % _FANOUT_TURN == _FANOUT_TURN - 1
+        for proven in (False, True) if unproven_first else (True, False):
+            if not proven and self._open_unproven >= max(1, self.concurrency // 2):
+                continue
+            for priority in (Priority.FANOUT, Priority.SMALL) if fanout_first else (Priority.SMALL, Priority.FANOUT):
+                if priority is Priority.FANOUT and self._open_fanout >= max(1, self.concurrency - 1):
+                    continue
+                ring = self._rings[proven, priority]
+                if ring:
+                    self._picks += 1
+                    return self._start(next(iter(ring.values())), priority)
+        return None
+
+    def _start(self, lane: Lane, priority: Priority) -> Job:
+        job = lane.waiting[priority].popleft()
+        lane.open += 1
+        self.open += 1
+        self.backlog -= 1
+        self._open_fanout += priority is Priority.FANOUT
+        if not lane.proven:
+            self._open_unproven += 1
+            self._counted_unproven.add(job.id)
+        # Out and in again: the lane goes to the end of its rings.
+        for ring in self._rings.values():
+            ring.pop(lane.authority, None)
+        self._place(lane)
+        return job
+
+    def done(self, job: Job, *, proven: bool | None) -> None:
+        """Free a job's slot. `proven` is the host's new standing, None if the attempt tells nothing of it."""
+        lane = self._lanes[job.lane]
+        lane.open -= 1
+        self.open -= 1
+        self._open_fanout -= job.priority is Priority.FANOUT
+        if job.id in self._counted_unproven:
+            self._counted_unproven.discard(job.id)
+            self._open_unproven -= 1
+        if proven is not None:
+            lane.proven = proven
+        self._place(lane)
+
+    def _place(self, lane: Lane) -> None:
+        """Put a lane in the rings where it could start a job, and out of the others; forget an empty one."""
+        startable = lane.open + lane.foreign < self.per_host
+        for (proven, priority), ring in self._rings.items():
+            if startable and proven is lane.proven and lane.waiting[priority]:
+                ring.setdefault(lane.authority, lane)
+            else:
+                ring.pop(lane.authority, None)
+        if not lane.open and not lane.backlog:
+            self._lanes.pop(lane.authority, None)
+
+    def full(self) -> list[str]:
+        """Hosts that have as many jobs waiting here as they have slots: there is no need to lease more of them."""
+        return [lane.authority for lane in self._lanes.values() if lane.backlog >= self.per_host and not lane.foreign]
+
+    def backlog_of(self, *, proven: bool) -> int:
+        """How many jobs wait here for proven hosts, or for the others."""
+        return sum(lane.backlog for lane in self._lanes.values() if lane.proven is proven)
+
+    @property
+    def pressed(self) -> bool:
+        """Whether jobs wait here for a slot: all are taken, or all that unproven hosts may have."""
+        return self.backlog > 0 and (
+            self.open >= self.concurrency
+            or (self._open_unproven >= max(1, self.concurrency // 2) and self.backlog_of(proven=False) > 0)
+        )
+
+    def waiting_of(self, authority: str) -> int:
+        """How many jobs of a host are leased here and not begun."""
+        lane = self._lanes.get(authority)
+        return lane.backlog if lane is not None else 0
+
+    def open_in(self, shards: Iterable[int]) -> int:
+        """How many requests are open to hosts of `shards`."""
+        wanted = set(shards)
+        return sum(lane.open for lane in self._lanes.values() if lane.shard in wanted)
+
+    def take_host(self, authority: str) -> list[Job]:
+        """Take out what waits for a host, to be handed back."""
+        lane = self._lanes.get(authority)
+        return self._take(lane) if lane is not None else []
+
+    def take_shards(self, shards: Iterable[int]) -> list[Job]:
+        """Take out what waits for hosts of `shards`, to be handed back."""
+        wanted = set(shards)
+        return [job for lane in list(self._lanes.values()) if lane.shard in wanted for job in self._take(lane)]
+
+    def take_all(self) -> list[Job]:
+        """Take out everything that waits, to be handed back."""
+        return [job for lane in list(self._lanes.values()) for job in self._take(lane)]
+
+    def drop(self, ids: set[bytes]) -> set[bytes]:
+        """Forget waiting jobs whose lease was taken; gives the ids that were found."""
+        dropped: set[bytes] = set()
+        for lane in list(self._lanes.values()):
+            for line in lane.waiting:
+                lost = [job for job in line if job.id in ids]
+                for job in lost:
+                    line.remove(job)
+                    dropped.add(job.id)
+            self._place(lane)
+        self.backlog -= len(dropped)
+        return dropped
+
+    def _take(self, lane: Lane) -> list[Job]:
+        jobs = [job for line in lane.waiting for job in line]
+        for line in lane.waiting:
+            line.clear()
+        self.backlog -= len(jobs)
+        self._place(lane)
+        return jobs

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settler: gathers outcomes and writes them in batches, within 100 ms or 256 outcomes."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from ojak.store.database import DatabaseTrouble, QueueDatabase
+from ojak.store.hosts import write_news
+from ojak.store.settle import Ended, Retried, write_ends, write_retries
+from ojak.worker.standings import Standings
+
+_log = logging.getLogger("ojak.worker.settle")
+
+MAX_PENDING: Final = 2048
+"""More outcomes than this are never gathered: starting waits, so that a database that is away costs bounded memory."""
+
+_RETRY_FIRST_S: Final = 0.1
+_RETRY_LONGEST_S: Final = 5.0
+
+
+class Settler:
+    """Writes outcomes until they are stored: an outcome is worth more than the lease it was made under.
+
+    Args:
+        db: the queue.
+        standings: where what is to be written of hosts comes from; it goes along with the outcomes.
+        every_s: how long an outcome waits for others.
+        batch: how many outcomes are written at once.
+        kept_s: how long a finished row stays.
+        telling: whether ends are kept until somebody was told.
+        on_stored: called with what was stored; what is missing from it was taken by somebody else.
+    """
+
+    def __init__(
+        self,
+        *,
+        db: QueueDatabase,
+        standings: Standings,
+        every_s: float,
+        batch: int,
+        kept_s: float,
+        telling: Callable[[], bool],
+        on_stored: Callable[[Sequence[Ended], Sequence[Ended | Retried]], Awaitable[None]],
+    ) -> None:
+        self._db = db
+        self._standings = standings
+        self._every_s = every_s
+        self._batch = batch
+        self._kept_s = kept_s
+        self._telling = telling
+        self._on_stored = on_stored
+        self._pending: list[Ended | Retried] = []
+        self._full = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._writing = 0
+
+    @property
+    def pending(self) -> int:
+        """Outcomes that are not stored yet."""
+        return len(self._pending) + self._writing
+
+    def add(self, outcome: Ended | Retried) -> None:
+        """Gather an outcome."""
+        self._pending.append(outcome)
+        self._empty.clear()
+        if len(self._pending) >= self._batch:
+            self._full.set()
+
+    async def drained(self) -> None:
+        """Wait until everything gathered is stored."""
+        self._full.set()
+        await self._empty.wait()
+
+    async def run(self) -> None:
+        """Write batches for as long as the task lives."""
+        while True:
+            try:
+                async with asyncio.timeout(self._every_s):
+                    await self._full.wait()
+            except TimeoutError:
+                pass
+            self._full.clear()
+            while self._pending:
+                batch, self._pending = self._pending[: self._batch], self._pending[self._batch :]
+                self._writing = len(batch)
+                await self._write(batch)
+                self._writing = 0
+            await self._write_news()
+            if not self._pending:
+                self._empty.set()
+
+    async def _write(self, batch: Sequence[Ended | Retried]) -> None:
+        ends = [outcome for outcome in batch if isinstance(outcome, Ended)]
+        retries = [outcome for outcome in batch if isinstance(outcome, Retried)]
+        telling = self._telling()
+        stored: set[bytes] = set()
+        if ends:
+            stored |= await self._until_stored(lambda: write_ends(self._db, ends, tell=telling, kept_s=self._kept_s))
+        if retries:
+            stored |= await self._until_stored(lambda: write_retries(self._db, retries))
+        if len(stored) < len(batch):
+            _log.warning("outcomes dropped, their leases were taken", extra={"count": len(batch) - len(stored)})
+        await self._on_stored([end for end in ends if end.job.id in stored and telling], batch)
+
+    async def _until_stored(self, write: Callable[[], Awaitable[set[bytes]]]) -> set[bytes]:
+        """Write, again and again if the database is away: every write is safe to repeat under its stamp."""
+        pause_s = _RETRY_FIRST_S
+        while True:
+            try:
+                return await write()
+            except DatabaseTrouble as error:
+                _log.warning("outcomes not stored yet", extra={"error": type(error).__name__, "again_in_s": pause_s})
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _RETRY_LONGEST_S)
+
+    async def _write_news(self) -> None:
+        try:
+            await write_news(self._db, self._standings.take_news())
+        except DatabaseTrouble as error:
+            # News of hosts come again with the next attempt; outcomes do not.
+            _log.warning("host records not written", extra={"error": type(error).__name__})
