@@ -139,14 +139,14 @@ class AiohttpTransport:
     async def post(self, request: PostRequest) -> PostAnswer:
         """POST once (`Transport.post`)."""
         now_s = self._loop.time()
-        url = _url(request.url)
+        url, authority = _target(request.url)
         limit_s = self._request_s if request.within_s is None else min(request.within_s, self._request_s)
-        flight = Flight(url.authority, now_s, now_s + limit_s, self._connect_s)
+        flight = Flight(authority, now_s, now_s + limit_s, self._connect_s)
         CURRENT.set(flight)
         self._flights.add(flight)
         if self._ticker is None:
             self._ticker = self._loop.call_later(_TICK_S, self._tick)
-        session = self._session_for(flight.authority, now_s)
+        session = self._session_for(authority, now_s)
         try:
             while True:
                 try:
@@ -155,7 +155,7 @@ class AiohttpTransport:
                     if not _unsent(error, flight, request):
                         return self._salvage(error, flight)
                 # A kept connection was gone before a byte was written: nothing is repeated by using a fresh one.
-                self._learn_closer(flight.authority, now_s)
+                self._learn_closer(authority, now_s)
                 session = self._closing
                 flight.again(self._loop.time())
         finally:
@@ -192,6 +192,9 @@ class AiohttpTransport:
         status, headers, content = answer.status, answer.headers, answer.content
         if status == _SWITCHING_PROTOCOLS:
             answer.close()
+            if flight.wire is not None:
+                # aiohttp takes the answer for complete, and the connection for usable.
+                flight.wire.close()
             raise ExchangeError(
                 f"{flight.authority}: it switched protocols unasked",
                 reason=FaultReason.BAD_ANSWER,
@@ -302,14 +305,15 @@ class AiohttpTransport:
 
 
 @lru_cache(maxsize=8192)
-def _url(canonical: str) -> URL:
-    """A URL whose bytes aiohttp will send as they are.
+def _target(canonical: str) -> tuple[URL, str]:
+    """A URL whose bytes aiohttp will send as they are, and its authority.
 
-    The whole target goes in as the path: of a query of its own yarl would drop an empty one.
+    The whole target goes in as the path: of a query of its own yarl would drop an empty one. The authority is cut out
+    here, since yarl's decodes A-labels, and fails where they cannot be decoded.
     """
     scheme, _, rest = canonical.partition("://")
     authority, slash, target = rest.partition("/")
-    return URL.build(scheme=scheme, authority=authority, path=slash + target, encoded=True)
+    return URL.build(scheme=scheme, authority=authority, path=slash + target, encoded=True), authority
 
 
 def _unsent(error: Exception, flight: Flight, request: PostRequest) -> bool:

@@ -37,6 +37,15 @@ async def test_the_target_goes_out_byte_for_byte(transport: Transport) -> None:
         assert [received.line for received in inbox.received] == [f"POST {target} HTTP/1.1" for target in TARGETS]
 
 
+@pytest.mark.parametrize("host", ["xn--mnchen-3ya.test", "xn--0.test", "under_score.test", "3com.test"])
+async def test_any_canonical_host_can_be_posted_to(make_transport: MakeTransport, host: str) -> None:
+    async with raw_inbox(always(ACCEPTED)) as inbox:
+        transport = make_transport(resolver_map={host: ("127.0.0.1",)})
+        url = canonical_inbox(inbox.url(host=host)).url
+        assert (await transport.post(PostRequest(url=url, headers=[], body=b"{}"))).status == 202
+        assert inbox.received[0].field("host") == f"{host}:{inbox.port}"
+
+
 async def test_only_our_fields_go_out_in_our_order(transport: Transport) -> None:
     headers = [
         ("Host", "h.test"),

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which connections are kept, and for whom."""
+
+import asyncio
+
+import pytest
+from tests.conformance.transport.conftest import MakeTransport
+from tests.conformance.transport.raw_inbox import ACCEPTED, Peer, RawInbox, always, raw_inbox
+
+from ojak.http.transport import FaultReason, PostError, PostRequest, Transport
+
+
+async def post(transport: Transport, inbox: RawInbox, host: str = "127.0.0.1") -> bool:
+    answer = await transport.post(PostRequest(url=inbox.url(host=host), headers=[], body=b"{}"))
+    assert answer.status == 202
+    return answer.reused
+
+
+async def test_two_at_a_time_use_two_connections(transport: Transport) -> None:
+    async with raw_inbox(always(ACCEPTED)) as inbox:
+        for _ in range(5):
+            await asyncio.gather(post(transport, inbox), post(transport, inbox))
+        assert inbox.connections == 2
+
+
+async def test_a_server_that_says_close_gets_a_fresh_connection(transport: Transport) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 202 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+
+    async with raw_inbox(script) as inbox:
+        assert [await post(transport, inbox) for _ in range(4)] == [False] * 4
+
+
+async def test_a_server_that_closes_after_each_answer_loses_nothing(transport: Transport) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(ACCEPTED)
+
+    async with raw_inbox(script) as inbox:
+        for _ in range(20):
+            await post(transport, inbox)
+        assert len(inbox.received) == inbox.connections == 20
+
+
+async def test_a_server_that_closes_after_each_answer_is_learnt(transport: Transport) -> None:
+    closed = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        received = await peer.request()
+        await peer.send(ACCEPTED)
+        await peer.end()
+        if received.field("connection") is None:
+            closed.set()
+
+    async with raw_inbox(script) as inbox:
+        await post(transport, inbox)
+        async with asyncio.timeout(5):
+            await closed.wait()
+        # The loop has to hear of the end before it can learn from it.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        for _ in range(3):
+            await post(transport, inbox)
+        assert [received.field("connection") for received in inbox.received] == [None, "close", "close", "close"]
+
+
+async def test_a_server_that_closes_when_it_is_asked_again_is_learnt(transport: Transport) -> None:
+    async def script(peer: Peer) -> None:
+        first = await peer.request()
+        await peer.send(ACCEPTED)
+        if first.field("connection") is None:
+            await peer.request()
+
+    async with raw_inbox(script) as inbox:
+        await post(transport, inbox)
+        with pytest.raises(PostError) as caught:
+            await post(transport, inbox)
+        assert (caught.value.reason, caught.value.maybe_delivered) == (FaultReason.CLOSED, True)
+        for _ in range(3):
+            await post(transport, inbox)
+        assert [received.field("connection") for received in inbox.received] == [None, None, "close", "close", "close"]
+
+
+async def test_idle_connections_are_closed_in_time(make_transport: MakeTransport) -> None:
+    transport = make_transport(keepalive_s=0.2)
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(ACCEPTED)
+        await peer.gone()
+
+    async with raw_inbox(script) as inbox:
+        await post(transport, inbox)
+        async with asyncio.timeout(5):
+            await inbox.left.wait()
+
+
+async def test_no_more_than_so_many_connections_are_kept(make_transport: MakeTransport) -> None:
+    hosts = [f"h{number}.test" for number in range(8)]
+    transport = make_transport(max_open=4, resolver_map=dict.fromkeys(hosts, ("127.0.0.1",)))
+    open_now = 0
+
+    async def script(peer: Peer) -> None:
+        nonlocal open_now
+        open_now += 1
+        try:
+            await always(ACCEPTED)(peer)
+        finally:
+            open_now -= 1
+
+    async with raw_inbox(script) as inbox:
+        for host in hosts:
+            await post(transport, inbox, host)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert open_now == 4
+        # The one unused for longest has gone; the latest are still there.
+        assert [await post(transport, inbox, host) for host in hosts[-4:]] == [True] * 4
+        assert not await post(transport, inbox, hosts[0])
+
+
+async def test_close_ends_every_connection(make_transport: MakeTransport) -> None:
+    transport = make_transport()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(ACCEPTED)
+        await peer.gone()
+
+    async with raw_inbox(script) as inbox:
+        await post(transport, inbox)
+        await transport.close()
+        async with asyncio.timeout(5):
+            await inbox.left.wait()
+        assert len(asyncio.all_tasks()) <= 2
