@@ -13,18 +13,27 @@ from ojak._ojak import (
     verify,
     verify_raw,
 )
-from ojak.signing.errors import KeyRefused, SignatureRefused
+from ojak.signing.caching import CachingSenderKeys
+from ojak.signing.errors import KeyExists, KeyRefused, SignatureRefused
+from ojak.signing.folder import FolderSenderKeys
+from ojak.signing.keys import SenderKeyring, SenderKeys, SigningKey
 from ojak.signing.scheme import Scheme
 
 __all__ = [
     "REASONS",
     "BodyDigest",
+    "CachingSenderKeys",
+    "FolderSenderKeys",
+    "KeyExists",
     "KeyRefused",
     "Policy",
     "PrivateKey",
     "PublicKey",
     "Scheme",
+    "SenderKeyring",
+    "SenderKeys",
     "SignatureRefused",
+    "SigningKey",
     "Verified",
     "check_digest",
     "sign",

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a key or a signature was refused: one word to branch on, and one sentence to read."""
 
+from pathlib import Path
+
 from ojak.errors import SigningError
 
 
@@ -32,3 +34,17 @@ class SignatureRefused(SigningError):
 
     def __reduce__(self) -> tuple[type["SignatureRefused"], tuple[str, str]]:
         return type(self), (self.reason, str(self))
+
+
+class KeyExists(SigningError):
+    """A key was to be made for a sender that has one.
+
+    Attributes:
+        sender: the sender's id.
+        path: the file that is there.
+    """
+
+    def __init__(self, sender: str, path: Path) -> None:
+        super().__init__(f"sender {sender!r} has a key already in {path}; it is replaced only when that is asked for")
+        self.sender = sender
+        self.path = path

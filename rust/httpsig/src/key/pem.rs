@@ -42,12 +42,10 @@ pub fn decode(text: &str) -> Outcome<Block<'_>> {
     let (body, after) = rest
         .split_once(end.as_str())
         .ok_or_else(|| malformed(format!("the key has no line -----END {}-----", shown(label))))?;
-    if !after.trim().is_empty() {
+    if !without_escapes(after).trim().is_empty() {
         return Err(malformed("the key's text goes on after its END line; one PEM block is wanted"));
     }
-    if body.contains("\\n") {
-        return Err(malformed("the key has a backslash and an n where its line ends should be"));
-    }
+    let body = without_escapes(body);
     if body.contains(':') {
         return Err(malformed("the key has PEM headers, as an encrypted one has; an unencrypted key is wanted"));
     }
@@ -56,6 +54,11 @@ pub fn decode(text: &str) -> Outcome<Block<'_>> {
     let der =
         STANDARD.decode(packed.as_slice()).map_err(|_| malformed("the key's text is not base64, or was cut short"))?;
     Ok(Block { label, der: Zeroizing::new(der) })
+}
+
+/// A text whose line ends may be two characters, a backslash and an n, as environment files hold them.
+fn without_escapes(text: &str) -> Zeroizing<String> {
+    Zeroizing::new(if text.contains('\\') { text.replace("\\r", "").replace("\\n", "") } else { text.to_owned() })
 }
 
 /// A label for a sentence.
