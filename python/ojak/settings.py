@@ -91,9 +91,7 @@ class OperatorSettings(BaseSettings):
     """A PEM file with further certificate authorities to trust."""
     user_agent: Annotated[str | None, _allowed("1 to 500 printable ASCII characters", pattern=r"^[ -~]{1,500}$")] = None
     """The User-Agent, in full."""
-    instance_url: Annotated[
-        str | None, _allowed("an http or https URL of printable ASCII", pattern=r"^https?://[!-~]{1,500}$")
-    ] = None
+    instance_url: Annotated[str | None, _allowed("an http or https URL", pattern=r"^https?://[!-~]{1,500}$")] = None
     """The instance's own URL, named in the default User-Agent."""
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _allowed("debug, info, warning or error")] = (
         "info"
