@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ojak.clock import Clock, SystemClock
-from ojak.errors import ConfigError
-from ojak.http.transport import PostAnswer, PostRequest, Transport
+from ojak.errors import ConfigError, InputError
+from ojak.http.transport import PostAnswer, PostError, PostRequest, Transport
 from ojak.http.user_agent import user_agent
 from ojak.model.status import KNOCK_STATUSES
 from ojak.signing import BodyDigest, Scheme, SigningKey, sign
@@ -26,6 +26,7 @@ _VALUE: Final = re.compile(r"[\t -~]{0,8192}")
 # What a transport, the signature, or this module sets; a second one would make what was signed ambiguous.
 _OURS: Final = frozenset(
     {
+        "accept",
         "accept-encoding",
         "connection",
         "content-digest",
@@ -42,6 +43,7 @@ _OURS: Final = frozenset(
         "trailer",
         "transfer-encoding",
         "upgrade",
+        "user-agent",
     }
 )
 
@@ -155,7 +157,11 @@ class Knocker:
             )
             signed_s = time.perf_counter()
             headers += extra
-            answer = await self._transport.post(PostRequest(url=url, headers=headers, body=body, within_s=within_s))
+            try:
+                answer = await self._transport.post(PostRequest(url=url, headers=headers, body=body, within_s=within_s))
+            except PostError as error:
+                error.scheme, error.first_status = scheme, first_status
+                raise
             sign_s += signed_s - began_s
             post_s += time.perf_counter() - signed_s
             if not second or first_status is not None or answer.status not in KNOCK_STATUSES:
@@ -173,15 +179,15 @@ class Knocker:
 def check_headers(headers: Headers) -> None:
     """Refuse further fields that cannot be sent, or that are ours to set.
 
-    Raises ConfigError naming the field and what is allowed. The value is not shown: it may be a token.
+    Raises InputError naming the field and what is allowed. The value is not shown: it may be a token.
     """
     seen: set[str] = set()
     for name, value in headers:
         lower = name.lower()
         if not _NAME.fullmatch(name) or lower in _OURS or lower in seen:
-            raise ConfigError(f"header {name!r} cannot be added; allowed are tokens, once each, but {sorted(_OURS)}")
+            raise InputError(f"header {name!r} cannot be added; allowed are tokens, once each, but {sorted(_OURS)}")
         if not _VALUE.fullmatch(value) or value != value.strip(" \t"):
-            raise ConfigError(
+            raise InputError(
                 f"the value of header {name!r} cannot be sent; allowed is printable ASCII, at most 8192 characters"
             )
         seen.add(lower)

@@ -50,6 +50,8 @@ class PostError(DeliveryError):
         reason: why.
         maybe_delivered: the body was out, so that the inbox may have it.
         phases: where the time went.
+        scheme: the signature scheme of the request, where one signed it.
+        first_status: the status that the other scheme was refused with just before, if it was.
     """
 
     def __init__(
@@ -59,6 +61,8 @@ class PostError(DeliveryError):
         self.reason = reason
         self.maybe_delivered = maybe_delivered
         self.phases = phases if phases is not None else PostPhases()
+        self.scheme: str | None = None
+        self.first_status: int | None = None
 
 
 class ResolveError(PostError):
