@@ -1,2 +1,144 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ojak: the delivery engine of ActivityPub servers."""
+"""Ojak: the delivery engine of ActivityPub servers.
+
+`Deliverer` queues activities and sends them; everything else here is what it takes and gives. Names are loaded when
+they are first used, so that the supervisor, which imports this package too, stays small.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ojak.config import DelivererConfig
+    from ojak.deliverer import Deliverer
+    from ojak.errors import (
+        ConfigError,
+        DeliveryError,
+        InputError,
+        OjakError,
+        QueueUnavailable,
+        SigningError,
+        StoreError,
+        UnknownSender,
+    )
+    from ojak.http.deliver import deliver, deliver_with_headers
+    from ojak.http.outbound import Outbound
+    from ojak.model.activity import InvalidActivity
+    from ojak.model.inbox import Inbox, InvalidInbox
+    from ojak.model.job import Priority
+    from ojak.model.outcome import (
+        AttemptOutcome,
+        DeliveryAttempt,
+        DeliveryFailure,
+        FailureReason,
+        Sent,
+        SentInbox,
+        SentState,
+        Settled,
+        SettledOutcome,
+    )
+    from ojak.model.status import permanent_status
+    from ojak.signing import (
+        CachingSenderKeys,
+        FolderSenderKeys,
+        KeyRefused,
+        PrivateKey,
+        Scheme,
+        SenderKeyring,
+        SenderKeys,
+        SigningKey,
+    )
+    from ojak.store.bodies import ConflictingActivity
+
+__all__ = [
+    "AttemptOutcome",
+    "CachingSenderKeys",
+    "ConfigError",
+    "ConflictingActivity",
+    "Deliverer",
+    "DelivererConfig",
+    "DeliveryAttempt",
+    "DeliveryError",
+    "DeliveryFailure",
+    "FailureReason",
+    "FolderSenderKeys",
+    "Inbox",
+    "InputError",
+    "InvalidActivity",
+    "InvalidInbox",
+    "KeyRefused",
+    "OjakError",
+    "Outbound",
+    "Priority",
+    "PrivateKey",
+    "QueueUnavailable",
+    "Scheme",
+    "SenderKeyring",
+    "SenderKeys",
+    "Sent",
+    "SentInbox",
+    "SentState",
+    "Settled",
+    "SettledOutcome",
+    "SigningError",
+    "SigningKey",
+    "StoreError",
+    "UnknownSender",
+    "deliver",
+    "deliver_with_headers",
+    "permanent_status",
+]
+
+_HOMES = {
+    "ojak.config": ("DelivererConfig",),
+    "ojak.deliverer": ("Deliverer",),
+    "ojak.errors": (
+        "ConfigError",
+        "DeliveryError",
+        "InputError",
+        "OjakError",
+        "QueueUnavailable",
+        "SigningError",
+        "StoreError",
+        "UnknownSender",
+    ),
+    "ojak.http.deliver": ("deliver", "deliver_with_headers"),
+    "ojak.http.outbound": ("Outbound",),
+    "ojak.model.activity": ("InvalidActivity",),
+    "ojak.model.inbox": ("Inbox", "InvalidInbox"),
+    "ojak.model.job": ("Priority",),
+    "ojak.model.outcome": (
+        "AttemptOutcome",
+        "DeliveryAttempt",
+        "DeliveryFailure",
+        "FailureReason",
+        "Sent",
+        "SentInbox",
+        "SentState",
+        "Settled",
+        "SettledOutcome",
+    ),
+    "ojak.model.status": ("permanent_status",),
+    "ojak.signing": (
+        "CachingSenderKeys",
+        "FolderSenderKeys",
+        "KeyRefused",
+        "PrivateKey",
+        "Scheme",
+        "SenderKeyring",
+        "SenderKeys",
+        "SigningKey",
+    ),
+    "ojak.store.bodies": ("ConflictingActivity",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -55,7 +55,8 @@ class Job:
         deaths: workers that died while it ran.
         ends: how often it ended before (it may have been revived since).
         queued_at: when it was handed over, by the database's clock.
-        gone_at_first: a 410 of its shared inbox was seen before.
+        gone_before: the last attempt got a 410.
+        too_old: it was queued longer ago than a delivery may wait, by the database's clock.
         stamp: the lease's stamp; every later write matches it.
     """
 
@@ -72,5 +73,6 @@ class Job:
     deaths: int
     ends: int
     queued_at: datetime
-    gone_at_first: bool
+    gone_before: bool
+    too_old: bool
     stamp: bytes

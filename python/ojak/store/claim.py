@@ -115,6 +115,7 @@ async def claim(
     priority: Priority,
     share: Callable[[ReadyHost, int], int],
     lease_s: float,
+    max_age_s: float,
 ) -> list[ClaimedHost]:
     """Lease the first jobs of each host.
 
@@ -126,6 +127,7 @@ async def claim(
         priority: the line to take from.
         share: how many jobs a host may have leased here, given the requests a former owner may still have open.
         lease_s: how long the lease lasts.
+        max_age_s: how long a delivery may wait; older ones are marked so.
 
     Returns:
         Hosts with at least one leased job. Empty if a shard changed hands meanwhile: then all was given back.
@@ -134,7 +136,7 @@ async def claim(
     await _hide(db, names, priority=priority, lease_s=lease_s)
     held = await _leased(db, names, owner=owner)
     room = {host.authority: share(host, held.foreign.get(host.authority, 0)) for host in hosts}
-    lanes = await _first_rows(db, room, priority=priority)
+    lanes = await _first_rows(db, room, priority=priority, max_age_s=max_age_s)
     jobs, stamp = await _lease(db, lanes.values(), owner=owner, lease_s=lease_s)
     await _show(db, hosts, _next_dues(hosts, lanes, held, room), priority=priority, lease_s=lease_s)
     if not jobs:
@@ -189,7 +191,9 @@ class _Lane:
     next_at: datetime | None
 
 
-async def _first_rows(db: QueueDatabase, room: Mapping[str, int], *, priority: Priority) -> dict[str, _Lane]:
+async def _first_rows(
+    db: QueueDatabase, room: Mapping[str, int], *, priority: Priority, max_age_s: float
+) -> dict[str, _Lane]:
     """The head of each lane, as far as there is room.
 
     One branch a lane, so that every lane has its own limit and is read by the index alone. One read a lane would cost
@@ -207,7 +211,14 @@ async def _first_rows(db: QueueDatabase, room: Mapping[str, int], *, priority: P
     (first, first_room), *others = room.items()
     pipeline = branch(first, first_room)
     pipeline += [{"$unionWith": {"coll": db.jobs.name, "pipeline": branch(lane, limit)}} for lane, limit in others]
-    pipeline.append({"$set": {"has_come": {"$lte": ["$run_at", db.now.expr]}}})
+    pipeline.append(
+        {
+            "$set": {
+                "has_come": {"$lte": ["$run_at", db.now.expr]},
+                "too_old": {"$lte": ["$queued_at", db.now.plus(-max_age_s)]},
+            }
+        }
+    )
     lanes = {name: _Lane([], None) for name in room}
     async for row in await db.jobs.aggregate(pipeline):
         lane = lanes[row["lane"]]

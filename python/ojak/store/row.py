@@ -38,7 +38,8 @@ def job_of(row: Document, *, stamp: bytes) -> Job:
         deaths=_field(row, "deaths", int),
         ends=row["end"] if isinstance(row.get("end"), int) else 0,
         queued_at=_field(row, "queued_at", datetime),
-        gone_at_first=isinstance(last, dict) and last.get("status") == 410,
+        gone_before=isinstance(last, dict) and last.get("status") == 410,
+        too_old=row.get("too_old") is True,
         stamp=stamp,
     )
 

@@ -27,6 +27,7 @@ class Ended:
         spent: whether its last attempt counts.
         status, reason, scheme: of the last attempt.
         detail: what the operator should see of a refusal: Location, the first bytes of the answer.
+        maybe_delivered: the inbox may have it although the last attempt failed.
     """
 
     job: Job
@@ -36,6 +37,7 @@ class Ended:
     reason: str
     scheme: str | None
     detail: str = ""
+    maybe_delivered: bool = False
 
     @property
     def attempts(self) -> int:
@@ -81,8 +83,17 @@ async def write_ends(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, ke
     return stored
 
 
-def _likeness(end: Ended) -> tuple[bytes, str, int, str, str, bool, str]:
-    return (end.job.stamp, end.outcome, end.status or 0, end.reason, end.scheme or "", end.spent, end.detail)
+def _likeness(end: Ended) -> tuple[bytes, str, int, str, str, bool, bool, str]:
+    return (
+        end.job.stamp,
+        end.outcome,
+        end.status or 0,
+        end.reason,
+        end.scheme or "",
+        end.spent,
+        end.maybe_delivered,
+        end.detail,
+    )
 
 
 async def _write_alike(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, kept_s: float) -> set[bytes]:
@@ -105,6 +116,8 @@ async def _write_alike(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, 
     }
     if first.spent:
         fields["tries"] = {"$add": ["$tries", 1]}
+    if first.maybe_delivered:
+        fields["maybe"] = {"$add": [{"$ifNull": ["$maybe", 0]}, 1]}
     if not tell:
         fields["expire_at"] = db.now.plus(kept_s)
     result = await db.jobs.update_many(_leased(ids, first.job.stamp), [{"$set": fields}, {"$unset": "lease"}])

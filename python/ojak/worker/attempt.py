@@ -1,49 +1,277 @@
 # SPDX-License-Identifier: Apache-2.0
 """One attempt of one delivery: sign, post, knock once more if the scheme was refused, and say what it came to."""
 
+import logging
 import random
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from ojak.backoff import backoff_s
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
-from ojak.errors import SigningError
-from ojak.http.knock import Knocker, Knocked
-from ojak.http.transport import FaultReason, PostError
+from ojak.errors import SigningError, UnknownSender
+from ojak.http.knock import Knocked, Knocker
+from ojak.http.transport import FaultReason, PostAnswer, PostError
 from ojak.model.job import Job
-from ojak.model.outcome import (
-    AttemptOutcome,
-    AttemptPhases,
-    DeliveryAttempt,
-    FailureReason,
-    SettledOutcome,
-)
-from ojak.model.status import StatusClass, classify_status, retry_after_s
-from ojak.signing import Scheme, SenderKeys
+from ojak.model.outcome import AttemptOutcome, AttemptPhases, DeliveryAttempt, FailureReason, SettledOutcome
+from ojak.model.status import GATE_STATUSES, StatusClass, classify_status, permanent_status, retry_after_s
+from ojak.signing import Scheme, SenderKeys, SigningKey
 from ojak.store.settle import Ended, Retried
 from ojak.worker.bodies import Body
 from ojak.worker.standings import Standings
 
-_NAMED_RETRIES = 5
-"""`retry_statuses` are retried up to so many attempts."""
-_SHARED_GONE_S = 3600.0
-_OWN_FAULT_S = 30.0
-_DETAIL_BYTES = 200
+_log = logging.getLogger("ojak.worker.attempt")
+
+_NAMED_RETRIES: Final = 5
+"""What an operator's `retry_statuses` name is retried up to so many attempts."""
+_SHARED_GONE_S: Final = 3600.0
+_OWN_FAULT_S: Final = 30.0
+_DETAIL_BYTES: Final = 200
+
+_NO_TIME: Final = AttemptPhases(sign_ms=0.0, post_ms=0.0)
+
+_ENDS: Final = {
+    SettledOutcome.DELIVERED: AttemptOutcome.DELIVERED,
+    SettledOutcome.REFUSED: AttemptOutcome.REFUSED,
+    SettledOutcome.RECIPIENT_GONE: AttemptOutcome.RECIPIENT_GONE,
+    SettledOutcome.HOST_GONE: AttemptOutcome.HOST_GONE,
+    SettledOutcome.REFUSED_ADDRESS: AttemptOutcome.REFUSED_ADDRESS,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted:
-    """What an attempt came to, for each who needs to know.
+    """What an attempt came to.
 
     Attributes:
         outcome: what the queue writes.
-        attempt: what the application is told.
         tells: whether it tells anything of the host; a fault of our own does not.
-        holds_host: whether the host asked for no more requests for now.
+        hold_s: for how long the host asked for no more requests, or None.
+        body_bytes: how much was sent.
+        phases: where the time went.
     """
 
     outcome: Ended | Retried
-    attempt: DeliveryAttempt
-    tells: bool
-    holds_host: bool
+    tells: bool = False
+    hold_s: float | None = None
+    body_bytes: int = 0
+    phases: AttemptPhases = _NO_TIME
+
+    def as_told(self) -> DeliveryAttempt:
+        """The attempt as the application is told of it."""
+        outcome, job = self.outcome, self.outcome.job
+        if isinstance(outcome, Ended) and isinstance(outcome.outcome, SettledOutcome):
+            came_to = _ENDS[outcome.outcome]
+        else:
+            came_to = AttemptOutcome.RETRY if outcome.spent else AttemptOutcome.OWN_FAULT
+        return DeliveryAttempt(
+            delivery_id=job.id.hex(),
+            activity_id=job.activity_id,
+            inbox=job.inbox,
+            ref=job.ref,
+            sender=job.sender,
+            number=job.tries + 1,
+            outcome=came_to,
+            scheme=outcome.scheme,
+            status=outcome.status,
+            reason=outcome.reason,
+            maybe_delivered=isinstance(outcome, Retried) and outcome.maybe_delivered,
+            body_bytes=self.body_bytes,
+            phases=self.phases,
+        )
+
+
+class Attempter:
+    """Makes attempts.
+
+    Args:
+        knocker: signs and posts.
+        keys: the senders' keys.
+        standings: what is known of hosts; attempts add to it.
+        config: limits and statuses.
+        clock: for dates in answers.
+    """
+
+    def __init__(
+        self,
+        *,
+        knocker: Knocker,
+        keys: SenderKeys,
+        standings: Standings,
+        config: DelivererConfig,
+        clock: Clock,
+    ) -> None:
+        self._knocker = knocker
+        self._keys = keys
+        self._standings = standings
+        self._config = config
+        self._clock = clock
+        self._first = Scheme(config.first_scheme)
+        self._random = random.Random()  # noqa: S311 - jitter
+
+    async def attempt(self, job: Job, body: Body | None, *, allowance: Callable[[], float]) -> Attempted:
+        """Make one attempt.
+
+        Args:
+            job: the leased delivery.
+            body: what to send; None if it is not in the database any more.
+            allowance: for how many seconds the lease may still be believed.
+        """
+        if job.too_old:
+            return Attempted(outcome=_failed(job, FailureReason.TOO_OLD, "too-old"))
+        if body is None:
+            return Attempted(outcome=_failed(job, FailureReason.PARKED, "body-missing"))
+        key = await self._key(job)
+        if isinstance(key, Attempted):
+            return key
+        known = self._standings.scheme(job.lane)
+        try:
+            knocked = await self._knocker.knock(
+                job.inbox,
+                body.content,
+                digest=body.digest,
+                key=key,
+                first=Scheme(known) if known is not None else self._first,
+                allowance=allowance,
+            )
+        except PostError as error:
+            return self._unanswered(job, body, error)
+        except SigningError as error:
+            return self._keyless(job, "key-broken", error)
+        return self._answered(job, body, knocked)
+
+    async def _key(self, job: Job) -> SigningKey | Attempted:
+        try:
+            return (await self._keys.keys_of(job.sender)).rsa
+        except UnknownSender as error:
+            return self._keyless(job, "key-missing", error)
+        except SigningError as error:
+            return self._keyless(job, "key-broken", error)
+        except Exception as error:  # noqa: BLE001 - an application's own source may raise anything
+            return self._keyless(job, "key-source-failed", error)
+
+    def _keyless(self, job: Job, reason: str, error: Exception) -> Attempted:
+        """The sender waits, not the host: no attempt is spent."""
+        _log.warning(
+            "a sender cannot sign; its deliveries wait",
+            extra={"sender": job.sender, "reason": reason, "error": type(error).__name__},
+        )
+        return Attempted(
+            outcome=Retried(
+                job=job, delay_s=self._config.key_retry_s, spent=False, status=None, reason=reason, scheme=None
+            )
+        )
+
+    def _unanswered(self, job: Job, body: Body, error: PostError) -> Attempted:
+        phases = AttemptPhases(sign_ms=0.0, post_ms=error.phases.answer_ms)
+        if error.reason is FaultReason.REFUSED_ADDRESS:
+            return Attempted(outcome=_ended(job, SettledOutcome.REFUSED_ADDRESS, error.reason.value), phases=phases)
+        if error.reason is FaultReason.LOCAL:
+            _log.error("a fault of this machine; deliveries wait", extra={"error": str(error)})
+            return Attempted(
+                outcome=Retried(
+                    job=job, delay_s=_OWN_FAULT_S, spent=False, status=None, reason=error.reason.value, scheme=None
+                ),
+                phases=phases,
+            )
+        self._standings.note(job.lane, came_through=False, answer_ms=None)
+        outcome = self._retry(job, None, error.reason.value, None, maybe_delivered=error.maybe_delivered)
+        return Attempted(outcome=outcome, tells=True, body_bytes=len(body.content), phases=phases)
+
+    def _answered(self, job: Job, body: Body, knocked: Knocked) -> Attempted:
+        answer = knocked.answer
+        config = self._config
+        kind = classify_status(answer.status, config.retry_statuses, config.final_statuses, knocked=knocked.knocked)
+        hold_s = retry_after_s(answer.retry_after, self._clock.wall_s()) if answer.status in GATE_STATUSES else None
+        self._standings.note(
+            job.lane,
+            came_through=kind in (StatusClass.DELIVERED, StatusClass.GONE, StatusClass.FINAL),
+            answer_ms=answer.phases.answer_ms,
+            learnt_scheme=knocked.scheme.value if knocked.decisive else None,
+            scheme_kept_s=config.scheme_memory_s,
+            hold_s=hold_s,
+        )
+        return Attempted(
+            outcome=self._outcome(job, kind, knocked),
+            tells=True,
+            hold_s=hold_s,
+            body_bytes=len(body.content),
+            phases=AttemptPhases(sign_ms=knocked.sign_ms, post_ms=knocked.post_ms),
+        )
+
+    def _outcome(self, job: Job, kind: StatusClass, knocked: Knocked) -> Ended | Retried:
+        answer, scheme = knocked.answer, knocked.scheme.value
+        reason = f"status-{answer.status}"
+        if kind is StatusClass.DELIVERED:
+            # A page instead of an empty answer: perhaps a parked domain. Delivered, but an operator should see it.
+            return _ended(job, SettledOutcome.DELIVERED, "html-answer" if answer.html else "", answer, scheme)
+        if kind is StatusClass.FINAL:
+            return _ended(job, SettledOutcome.REFUSED, reason, answer, scheme)
+        if kind is StatusClass.GONE and not job.shared:
+            return _ended(job, SettledOutcome.RECIPIENT_GONE, reason, answer, scheme)
+        if kind is StatusClass.GONE and job.gone_before:
+            return _ended(job, SettledOutcome.HOST_GONE, reason, answer, scheme)
+        if kind is StatusClass.GONE:
+            return self._retry(job, answer.status, reason, scheme, at_least_s=_SHARED_GONE_S)
+        named_only = permanent_status(answer.status) or answer.status in self._config.final_statuses
+        if named_only and kind is StatusClass.RETRY and job.tries + 1 >= _NAMED_RETRIES:
+            return _ended(job, SettledOutcome.REFUSED, reason, answer, scheme)
+        return self._retry(job, answer.status, reason, scheme)
+
+    def _retry(
+        self,
+        job: Job,
+        status: int | None,
+        reason: str,
+        scheme: str | None,
+        *,
+        at_least_s: float = 0.0,
+        maybe_delivered: bool = False,
+    ) -> Ended | Retried:
+        number = job.tries + 1
+        if number >= self._config.max_attempts:
+            return Ended(
+                job=job,
+                outcome=FailureReason.OUT_OF_RETRIES,
+                spent=True,
+                status=status,
+                reason=reason,
+                scheme=scheme,
+                maybe_delivered=maybe_delivered,
+            )
+        return Retried(
+            job=job,
+            delay_s=max(at_least_s, backoff_s(number, self._random)),
+            spent=True,
+            status=status,
+            reason=reason,
+            scheme=scheme,
+            maybe_delivered=maybe_delivered,
+        )
+
+
+def _failed(job: Job, outcome: FailureReason, reason: str) -> Ended:
+    """An end without an attempt."""
+    return Ended(job=job, outcome=outcome, spent=False, status=None, reason=reason, scheme=None)
+
+
+def _ended(
+    job: Job, outcome: SettledOutcome, reason: str, answer: PostAnswer | None = None, scheme: str | None = None
+) -> Ended:
+    return Ended(
+        job=job,
+        outcome=outcome,
+        spent=True,
+        status=answer.status if answer is not None else None,
+        reason=reason,
+        scheme=scheme,
+        detail=_detail(answer) if answer is not None and outcome is SettledOutcome.REFUSED else "",
+    )
+
+
+def _detail(answer: PostAnswer) -> str:
+    """What an operator should see of a refusal: where it points, and how its body begins."""
+    location = f"Location: {answer.location} " if answer.location is not None else ""
+    text = answer.body_head[:_DETAIL_BYTES].decode("utf-8", "replace")
+    return location + "".join(mark if mark.isprintable() else " " for mark in text).strip()

@@ -3,11 +3,11 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ojak.clock import Clock
-from ojak.model.job import Job, Priority
+from ojak.model.job import Priority
 from ojak.store.claim import ClaimedHost, ReadyHost, claim, ready_hosts
 from ojak.store.database import QueueDatabase
 from ojak.worker.bodies import Bodies
@@ -37,6 +37,7 @@ class Claimer:
         lanes, held, standings, bodies: what claimed jobs go into.
         clock: for trust and rates.
         lease_s: the length of a lease.
+        max_age_s: how long a delivery may wait before it is given up on.
         ahead_s: how much work is leased ahead.
         poll_every_s: how often to look when nothing wakes it.
         on_claimed: called when jobs were added to the lanes.
@@ -55,6 +56,7 @@ class Claimer:
         bodies: Bodies,
         clock: Clock,
         lease_s: float,
+        max_age_s: float,
         ahead_s: float,
         poll_every_s: float,
         on_claimed: Callable[[], None],
@@ -69,6 +71,7 @@ class Claimer:
         self._bodies = bodies
         self._clock = clock
         self._lease_s = lease_s
+        self._max_age_s = max_age_s
         self._ahead_s = ahead_s
         self._poll_every_s = poll_every_s
         self._on_claimed = on_claimed
@@ -95,7 +98,7 @@ class Claimer:
         return max(2 * self._lanes.concurrency, int(self._rate_per_s * self._ahead_s))
 
     def _wants(self, *, proven: bool) -> int:
-        """How many jobs to claim. Unproven hosts have a room of their own, or the dead would fill that of the living."""
+        """How many jobs to claim. Unproven hosts have a room of their own, or the dead would fill the living's."""
         target = self._target() if proven else max(_UNPROVEN, self._lanes.concurrency)
         return target - self._lanes.backlog_of(proven=proven)
 
@@ -161,6 +164,7 @@ class Claimer:
             priority=priority,
             share=lambda host, foreign: self._share(host, foreign, each),
             lease_s=self._lease_s,
+            max_age_s=self._max_age_s,
         )
         return await self._take(claimed, until_s=asked_at_s + self._lease_s)
 

@@ -3,11 +3,12 @@
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -38,9 +39,10 @@ from ojak.worker.teller import Teller
 
 _log = logging.getLogger("ojak.worker")
 
+OnAttempt = Callable[[DeliveryAttempt], Awaitable[None] | None]
+
 _BEAT_EVERY_S = 1.0
 _TELLING_EVERY_S = 5.0
-_LET_GO_CHECK_S = 0.02
 
 
 class Engine:
@@ -66,7 +68,7 @@ class Engine:
         attempter: Attempter,
         standings: Standings,
         teller: Teller,
-        on_attempt: Callable[[DeliveryAttempt], None] | None,
+        on_attempt: OnAttempt | None,
         board: FlightBoard | None,
         expected: int,
     ) -> None:
@@ -85,6 +87,7 @@ class Engine:
         self._telling = False
         self._stopping = asyncio.Event()
         self._flights: dict[bytes, asyncio.Task[None]] = {}
+        self._landed = asyncio.Event()
         self._errands: set[asyncio.Task[None]] = set()
         self._slots: dict[bytes, int] = {}
         self._settler = Settler(
@@ -115,6 +118,7 @@ class Engine:
             bodies=self._bodies,
             clock=clock,
             lease_s=config.lease_s,
+            max_age_s=config.max_age_s,
             ahead_s=config.lease_ahead_s,
             poll_every_s=config.poll_every_s,
             on_claimed=self._fill,
@@ -226,29 +230,32 @@ class Engine:
         attempted: Attempted | None = None
         try:
             attempted = await self._attempter.attempt(
-                job, await self._bodies.get(job.body), within_s=self._held.trust_left_s(job)
+                job, await self._bodies.get(job.body), allowance=lambda: self._held.trust_left_s(job)
             )
         finally:
             self._flights.pop(job.id, None)
+            self._landed.set()
             self._lanes.done(job, proven=self._standings.proven(job.lane) if attempted and attempted.tells else None)
             if attempted is None:
                 # Cut off: its lease was taken, or `run()` was cancelled. What it came to is not known.
                 self._held.drop([job.id])
                 self._clear(job.id)
         self._settler.add(attempted.outcome)
-        if attempted.holds_host:
+        if attempted.hold_s is not None:
             self._return_soon(self._lanes.take_host(job.lane))
         if self._on_attempt is not None:
-            self._tell_attempt(attempted.attempt)
+            self._tell_attempt(self._on_attempt, attempted.as_told())
         self._claimer.finished()
         self._fill()
 
-    def _tell_attempt(self, attempt: DeliveryAttempt) -> None:
+    def _tell_attempt(self, callback: OnAttempt, attempt: DeliveryAttempt) -> None:
         try:
-            assert self._on_attempt is not None
-            self._on_attempt(attempt)
-        except Exception:
+            answer = callback(attempt)
+        except Exception:  # noqa: BLE001 - an application's callback may raise anything
             _log.exception("on_attempt raised", extra={"delivery": attempt.delivery_id})
+        else:
+            if inspect.isawaitable(answer):
+                self._run_errand(_logged(answer, attempt.delivery_id))
 
     async def _stored(self, to_tell: Sequence[Ended], batch: Sequence[Ended | Retried]) -> None:
         for outcome in batch:
@@ -263,9 +270,12 @@ class Engine:
 
     def _return_soon(self, jobs: Sequence[Job]) -> None:
         if jobs:
-            errand = asyncio.create_task(self._hand_back(jobs))
-            self._errands.add(errand)
-            errand.add_done_callback(self._errands.discard)
+            self._run_errand(self._hand_back(jobs))
+
+    def _run_errand(self, errand: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
     async def _hand_back(self, jobs: Sequence[Job]) -> None:
         if not jobs:
@@ -326,7 +336,8 @@ class Engine:
         """Hand back what waits for hosts of these shards and wait for what is open or not yet stored."""
         await self._hand_back(self._lanes.take_shards(shards))
         while self._lanes.open_in(shards):
-            await asyncio.sleep(_LET_GO_CHECK_S)
+            self._landed.clear()
+            await self._landed.wait()
         await self._settler.drained()
 
     async def _sweep_step(self) -> None:
@@ -344,6 +355,13 @@ class Engine:
         if self._board is not None:
             self._board.beat()
         await asyncio.sleep(_BEAT_EVERY_S)
+
+
+async def _logged(answer: Awaitable[None], delivery_id: str) -> None:
+    try:
+        await answer
+    except Exception:  # noqa: BLE001 - an application's callback may raise anything
+        _log.exception("on_attempt raised", extra={"delivery": delivery_id})
 
 
 async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:

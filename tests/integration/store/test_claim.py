@@ -39,6 +39,7 @@ class Claims:
             priority=priority,
             share=lambda host, foreign: max(0, each - foreign),
             lease_s=lease_s,
+            max_age_s=86_400,
         )
 
 

@@ -34,6 +34,7 @@ def lease(db: QueueDatabase, put):
             priority=Priority.FANOUT,
             share=lambda host, foreign: 100,
             lease_s=lease_s,
+            max_age_s=86_400,
         )
         return [job for item in claimed for job in item.jobs]
 

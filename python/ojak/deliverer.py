@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Deliverer`: queues activities and sends them. A facade over the store and the worker."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from os import PathLike
+from types import TracebackType
+from typing import Any, Self
+
+from pymongo import AsyncMongoClient
+
+from ojak.clock import Clock, SystemClock
+from ojak.config import DelivererConfig
+from ojak.errors import ConfigError, InputError, OjakError
+from ojak.http.aiohttp_transport import AiohttpTransport
+from ojak.http.knock import Knocker
+from ojak.http.outbound import Outbound
+from ojak.model.activity import MAX_ID_BYTES, Activity, activity_of
+from ojak.model.inbox import Inbox, InvalidInbox, canonical_inbox
+from ojak.model.job import Priority
+from ojak.model.outcome import Sent, SentInbox, SentState
+from ojak.shard import SHARDS, shard_of
+from ojak.signing import SenderKeys
+from ojak.store.bodies import put_body
+from ojak.store.database import DatabaseTrouble, QueueDatabase, connect, unavailable
+from ojak.store.embedded import embedded_url
+from ojak.store.enqueue import NewJob, enqueue
+from ojak.store.reap import bury
+from ojak.store.setup import set_up
+from ojak.store.shards import bury_owner
+from ojak.store.wakeups import wake
+from ojak.worker.attempt import Attempter
+from ojak.worker.board import FlightBoard
+from ojak.worker.engine import Engine, OnAttempt
+from ojak.worker.standings import Standings
+from ojak.worker.teller import OnFailure, OnSettled, Teller
+
+
+class Deliverer:
+    """Queues activities and sends them (SPEC section 1). Belongs to one event loop.
+
+    Args:
+        queue: where the queue is: the URL of a MongoDB, an `AsyncMongoClient`, or the data folder of a running
+            supervisor, whose embedded server is used.
+        keys: gives the senders' signing keys. Without them `send` queues for any sender, and `run` is not possible.
+        database: the name of the queue's database.
+        config: how the delivery loop behaves.
+        outbound: how requests go out: allowed networks, resolver map, CA, proxy, User-Agent.
+        on_settled: called with each delivery that is done with, at least once; may be async.
+        on_failure: called with each delivery that is given up on, at least once; may be async.
+        on_attempt: called with each attempt as it came out; may be async.
+        board: the supervisor's: where to note what is begun.
+        expected: how many `run()`s the supervisor starts together.
+
+    Raises:
+        ConfigError: the URL, the database's name or the folder cannot be used.
+    """
+
+    def __init__(
+        self,
+        queue: str | PathLike[str] | AsyncMongoClient[dict[str, Any]],
+        *,
+        keys: SenderKeys | None = None,
+        database: str = "ojak",
+        config: DelivererConfig | None = None,
+        outbound: Outbound | None = None,
+        on_settled: OnSettled | None = None,
+        on_failure: OnFailure | None = None,
+        on_attempt: OnAttempt | None = None,
+        board: FlightBoard | None = None,
+        expected: int = 1,
+        clock: Clock | None = None,
+    ) -> None:
+        self._owns_client = not isinstance(queue, AsyncMongoClient)
+        client = queue if isinstance(queue, AsyncMongoClient) else connect(_url_of(queue))
+        self._db = QueueDatabase(client, database)
+        self._keys = keys
+        self._config = config or DelivererConfig()
+        self._outbound = outbound or Outbound()
+        self._on_settled = on_settled
+        self._on_failure = on_failure
+        self._on_attempt = on_attempt
+        self._board = board
+        self._expected = expected
+        self._clock = clock or SystemClock()
+        self._ready: asyncio.Future[None] | None = None
+        self._running: dict[Engine, asyncio.Event] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._set_up()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Drain what runs and let go of the connection, if it is our own."""
+        await self.stop()
+        if self._owns_client:
+            await self._db.client.close()
+
+    async def send(
+        self,
+        activity: bytes | str | Mapping[str, Any],
+        sender: str,
+        inboxes: Iterable[str | Inbox],
+        *,
+        priority: Priority | None = None,
+    ) -> Sent:
+        """Queue one activity for a set of inboxes, and return.
+
+        When this returns, every delivery that the answer calls new is held by a majority of the database.
+
+        Args:
+            activity: a JSON object: bytes or text go out byte for byte, a mapping is serialised once.
+            sender: the id of the actor whose key signs.
+            inboxes: inbox URLs, or `Inbox`es.
+            priority: which line to stand in; a send to few inboxes (`small_send`) goes before others unless told.
+
+        Returns:
+            What became of each inbox. A bad one is reported in it, and the others are queued.
+
+        Raises:
+            InvalidActivity: the activity is no JSON object or too large. Nothing was queued.
+            ConflictingActivity: its id is being delivered with other bytes. Nothing was queued.
+            UnknownSender: the sender has no key. Nothing was queued.
+            QueueUnavailable: the database did not confirm. What was queued is unknown: send again, which queues
+                nothing twice.
+        """
+        checked = activity_of(activity, max_bytes=self._config.max_body_bytes)
+        await self._check_sender(sender)
+        jobs, answers, canonical = _sort_out(inboxes)
+        if priority is None:
+            priority = Priority.SMALL if len(jobs) <= self._config.small_send else Priority.FANOUT
+        if jobs:
+            await self._set_up()
+            async with _translated():
+                answers |= await self._enqueue(checked, sender, jobs, priority, canonical)
+        return Sent(activity_id=checked.identity, inboxes=answers)
+
+    async def _check_sender(self, sender: str) -> None:
+        # The type is checked for callers that run without a type checker.
+        if not isinstance(sender, str) or not sender or len(sender.encode()) > MAX_ID_BYTES:  # type: ignore[redundant-expr]
+            raise InputError(f"sender is {str(sender)[:80]!r}; allowed is an actor's id of 1 to {MAX_ID_BYTES} bytes")
+        if self._keys is not None:
+            await self._keys.keys_of(sender)
+
+    async def _enqueue(
+        self,
+        activity: Activity,
+        sender: str,
+        jobs: Sequence[NewJob],
+        priority: Priority,
+        canonical: Mapping[str, Sequence[str]],
+    ) -> dict[str, SentInbox]:
+        answers: dict[str, SentInbox] = {}
+        kept_s = self._config.max_age_s + self._config.keep_finished_s
+        await put_body(self._db, activity, sender=sender, kept_s=kept_s)
+        chunks = enqueue(
+            self._db,
+            jobs,
+            activity_identity=activity.identity,
+            body=activity.key,
+            sender=sender,
+            priority=priority,
+        )
+        async for chunk, enqueued in chunks:
+            for job, answer in zip(chunk, enqueued, strict=True):
+                told = SentInbox(state=answer.state, url=job.inbox, outcome=answer.outcome)
+                answers |= dict.fromkeys(canonical[job.inbox], told)
+            shards = {shard_of(job.authority) for job in chunk}
+            await wake(self._db, shards)
+        return answers
+
+    async def run(self) -> None:
+        """Send what is queued, until `stop`. Any number may run over one queue, here and elsewhere.
+
+        Starts tasks only inside itself and leaves none behind. Cancelled, it hands back at once what was not begun.
+
+        Raises:
+            ConfigError: there are no sender keys, or the outbound settings cannot be used.
+            StoreError: the database cannot be used as it is.
+        """
+        if self._keys is None:
+            raise ConfigError("keys is None; run() needs the senders' keys: give Deliverer(…, keys=SenderKeys)")
+        await self._set_up()
+        transport = AiohttpTransport(
+            **self._outbound.transport_options(),
+            connect_s=self._config.connect_s,
+            read_s=self._config.read_s,
+            request_s=self._config.request_s,
+        )
+        standings = Standings(self._clock)
+        engine = Engine(
+            db=self._db,
+            config=self._config,
+            clock=self._clock,
+            attempter=Attempter(
+                knocker=Knocker(transport, agent=self._outbound.agent, clock=self._clock),
+                keys=self._keys,
+                standings=standings,
+                config=self._config,
+                clock=self._clock,
+            ),
+            standings=standings,
+            teller=Teller(
+                db=self._db,
+                clock=self._clock,
+                on_settled=self._on_settled,
+                on_failure=self._on_failure,
+                every_s=self._config.sweep_every_s,
+                kept_s=self._config.keep_finished_s,
+                give_up_s=self._config.keep_finished_s,
+            ),
+            on_attempt=self._on_attempt,
+            board=self._board,
+            expected=self._expected,
+        )
+        ended = self._running[engine] = asyncio.Event()
+        try:
+            async with _translated():
+                await engine.run()
+        finally:
+            del self._running[engine]
+            ended.set()
+            await transport.close()
+
+    async def stop(self) -> None:
+        """Drain every `run()` of this object: claim nothing more, hand back what is not begun, wait for the rest."""
+        ends = []
+        for engine, ended in self._running.items():
+            engine.stop()
+            ends.append(ended.wait())
+        await asyncio.gather(*ends)
+
+    async def bury(self, stamp: bytes, begun: Sequence[bytes]) -> None:
+        """End the leases and shards of a `run()` that is known to be dead (the supervisor's obituary).
+
+        Args:
+            stamp: its stamp, 16 bytes.
+            begun: the ids of the deliveries that it had begun and not yet stored; each counts as a death.
+
+        Raises:
+            QueueUnavailable: the database did not answer; call again.
+        """
+        await self._set_up()
+        async with _translated():
+            await bury(self._db, stamp, begun, max_deaths=self._config.max_deaths)
+            await bury_owner(self._db, stamp, begun=len(begun))
+            await wake(self._db, ())
+            await wake(self._db, range(SHARDS))
+
+    async def _set_up(self) -> None:
+        """Set the database up once, however many calls come first; a failed one is tried again by the next."""
+        if self._ready is None or (self._ready.done() and not _succeeded(self._ready)):
+            self._ready = asyncio.ensure_future(set_up(self._db))
+        await asyncio.shield(self._ready)
+
+
+def _succeeded(task: asyncio.Future[None]) -> bool:
+    return not task.cancelled() and task.exception() is None
+
+
+def _url_of(queue: str | PathLike[str]) -> str:
+    if isinstance(queue, str) and "://" in queue:
+        return queue
+    return embedded_url(str(queue))
+
+
+def _sort_out(
+    inboxes: Iterable[str | Inbox],
+) -> tuple[list[NewJob], dict[str, SentInbox], dict[str, list[str]]]:
+    """Split inboxes into jobs, one for each canonical URL, and refusals; with the given texts of each canonical URL."""
+    jobs: dict[str, NewJob] = {}
+    refused: dict[str, SentInbox] = {}
+    given: dict[str, list[str]] = {}
+    for item in inboxes:
+        inbox = item if isinstance(item, Inbox) else Inbox(item)
+        try:
+            found = canonical_inbox(inbox.url)
+        except InvalidInbox as error:
+            text = str(inbox.url)
+            refused[text] = SentInbox(state=SentState.REFUSED, url=text, reason=str(error))
+            continue
+        jobs.setdefault(
+            found.url, NewJob(authority=found.authority, inbox=found.url, shared=inbox.shared, ref=inbox.ref)
+        )
+        given.setdefault(found.url, []).append(inbox.url)
+    return list(jobs.values()), refused, given
+
+
+@asynccontextmanager
+async def _translated() -> AsyncIterator[None]:
+    """Turn the driver's errors into ours."""
+    try:
+        yield
+    except OjakError:
+        raise
+    except DatabaseTrouble as error:
+        raise unavailable(error) from error
