@@ -33,6 +33,7 @@ PREFIX: Final = "OJAK_"
 WORKERS_MAX: Final = 256
 WORKERS_CONCURRENCY_MAX: Final = 256
 _SHOWN_MAX: Final = 200
+_SECRET: Final = frozenset({"mongo_url", "proxy"})
 _DOTTED: Final = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 
 
@@ -89,6 +90,8 @@ class OperatorSettings(BaseSettings):
     """A JSON file of host names with the addresses to use for them."""
     extra_ca: Annotated[Path | None, _allowed("a PEM file's path")] = None
     """A PEM file with further certificate authorities to trust."""
+    proxy: Annotated[SecretStr | None, _allowed("an http URL such as http://proxy:3128")] = None
+    """The HTTP proxy that everything goes out through."""
     user_agent: Annotated[str | None, _allowed("1 to 500 printable ASCII characters", pattern=r"^[ -~]{1,500}$")] = None
     """The User-Agent, in full."""
     instance_url: Annotated[str | None, _allowed("an http or https URL", pattern=r"^https?://[!-~]{1,500}$")] = None
@@ -224,7 +227,7 @@ def _explain(base: type[OperatorSettings], detail: Any, flags: Mapping[str, str]
     field = base.model_fields.get(name)
     extra = field.json_schema_extra if field is not None else None
     allowed = extra.get("allowed") if isinstance(extra, dict) else detail["msg"]
-    value = "not shown" if name == "mongo_url" else repr(_given(name, flags, detail))[:_SHOWN_MAX]
+    value = "not shown" if name in _SECRET else repr(_given(name, flags, detail))[:_SHOWN_MAX]
     return f"{origin} is {value}; allowed is {allowed}"
 
 

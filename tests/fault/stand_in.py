@@ -53,6 +53,9 @@ class StandIn:
             await asyncio.Event().wait()
         self.stopped.set()
 
+    async def close(self) -> None:
+        self.tell("close")
+
     async def bury(self, stamp: bytes, begun: list[bytes]) -> None:
         self.tell("bury", stamp=stamp.hex(), begun=sorted(job.hex() for job in begun))
 
@@ -70,8 +73,10 @@ def plan_of(options: Mapping[str, Any]) -> SupervisorPlan:
             allow_networks=(),
             resolver_map=None,
             extra_ca=None,
+            proxy=None,
             user_agent=None,
             instance_url=None,
+            siblings=options.get("workers", 2),
             log_level="info",
             log_format="json",
             config=DelivererConfig(drain_s=options.get("drain_s", 30.0)),

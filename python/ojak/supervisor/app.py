@@ -8,16 +8,11 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ojak.errors import ConfigError
-
-if TYPE_CHECKING:
-    from ojak.signing.keys import SenderKeys
-
-
-class AppError(ConfigError):
-    """The application's factory is missing, raises, or gives what cannot be used. One line, with where."""
+from ojak.model.outcome import DeliveryAttempt, DeliveryFailure, Settled
+from ojak.signing import SenderKeys
+from ojak.supervisor.exits import AppError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,16 +24,12 @@ class AppHooks:
         on_settled: Called with each `Settled`.
         on_failure: Called with each `DeliveryFailure`.
         on_attempt: Called with each `DeliveryAttempt`.
-        handlers: Its handlers by kind of job.
-        headers: Called with a host; gives headers to send along, signed.
     """
 
-    keys: "SenderKeys | None" = None
-    on_settled: Callable[[Any], Awaitable[None] | None] | None = None
-    on_failure: Callable[[Any], Awaitable[None] | None] | None = None
-    on_attempt: Callable[[Any], Awaitable[None] | None] | None = None
-    handlers: Mapping[str, Callable[..., Any]] | None = None
-    headers: Callable[..., Any] | None = None
+    keys: SenderKeys | None = None
+    on_settled: Callable[[Settled], Awaitable[None] | None] | None = None
+    on_failure: Callable[[DeliveryFailure], Awaitable[None] | None] | None = None
+    on_attempt: Callable[[DeliveryAttempt], Awaitable[None] | None] | None = None
 
 
 async def load_app(path: str) -> AppHooks:
@@ -75,7 +66,7 @@ def _hooks(path: str, made: Any) -> AppHooks:
         found = {name: getattr(made, name, None) for name in names}
     if all(value is None for value in found.values()):
         raise AppError(f"app {path!r} gives {type(made).__name__!r}; allowed is an object with {', '.join(names)}")
-    for name in ("on_settled", "on_failure", "on_attempt", "headers"):
+    for name in ("on_settled", "on_failure", "on_attempt"):
         if found[name] is not None and not callable(found[name]):
             raise AppError(f"app {path!r} gives {name} as {type(found[name]).__name__!r}; allowed is a function")
     if found["keys"] is not None and not callable(getattr(found["keys"], "keys_of", None)):

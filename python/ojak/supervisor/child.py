@@ -14,9 +14,8 @@ from typing import Final, Protocol
 
 import uvloop
 
-from ojak.errors import ConfigError, OjakError, StoreError
-from ojak.supervisor.app import AppError
-from ojak.supervisor.exits import ExitCode
+from ojak.errors import OjakError, StoreError
+from ojak.supervisor.exits import ExitCode, exit_code_of
 from ojak.supervisor.frames import FrameKind, Link, Obituary, pack_number
 from ojak.supervisor.logs import configure_logs
 from ojak.supervisor.plan import WorkerPlan
@@ -38,6 +37,10 @@ class Engine(Protocol):
 
     async def stop(self) -> None:
         """Begin nothing new, and answer when what was begun has ended or the drain's time is over."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the database."""
         ...
 
     async def bury(self, stamp: bytes, begun: list[bytes]) -> None:
@@ -64,7 +67,7 @@ def run_worker(index: int, plan: WorkerPlan, board: FlightBoard, link: Link, *, 
             runner.run(_Worker(plan, board, link, build).work())
     except OjakError as error:
         _say_why(link, str(error))
-        return int(_exit_code_of(error))
+        return int(exit_code_of(error))
     except Exception as error:
         log.exception("worker failed")
         _say_why(link, f"{type(error).__name__}: {error}")
@@ -75,16 +78,6 @@ def run_worker(index: int, plan: WorkerPlan, board: FlightBoard, link: Link, *, 
 def _say_why(link: Link, reason: str) -> None:
     link.set_timeout(1.0)
     link.send(FrameKind.FAILED, " ".join(reason.split())[:500].encode())
-
-
-def _exit_code_of(error: OjakError) -> ExitCode:
-    if isinstance(error, AppError):
-        return ExitCode.APP
-    if isinstance(error, ConfigError):
-        return ExitCode.USAGE
-    if isinstance(error, StoreError):
-        return ExitCode.DATABASE
-    return ExitCode.FAILURE
 
 
 class _Worker:
@@ -108,22 +101,34 @@ class _Worker:
             loop.add_signal_handler(number, self._leave.set)
         self._link.set_timeout(0)
         loop.add_reader(self._link.fileno(), self._hear)
-        engine = self._engine = await self._build(self._plan, self._board)
         beat = asyncio.create_task(self._beat(), name="beat")
-        run = asyncio.create_task(engine.run(), name="run")
+        run = asyncio.create_task(self._run(), name="run")
         wish = asyncio.create_task(self._leave.wait(), name="wish")
         try:
             await asyncio.wait({run, wish}, return_when=asyncio.FIRST_COMPLETED)
-            if not run.done():
-                await engine.stop()
-            await run
+            if self._engine is None or not self._board.ready:
+                # Nothing is begun yet, and there is nothing that would hear of the wish.
+                run.cancel()
+            elif not run.done():
+                await self._engine.stop()
+            with contextlib.suppress(asyncio.CancelledError):
+                await run
             if not self._leave.is_set():
                 raise OjakError("the delivery loop ended though nobody had asked it to")
+            if self._burials:
+                # Another worker that died while this one drained may have nobody else.
+                await asyncio.wait(self._burials, timeout=BURY_AGAIN_S)
         finally:
             loop.remove_reader(self._link.fileno())
             for task in (beat, wish, run, *self._burials):
                 task.cancel()
             await asyncio.gather(beat, wish, run, *self._burials, return_exceptions=True)
+            if self._engine is not None:
+                await self._engine.close()
+
+    async def _run(self) -> None:
+        self._engine = await self._build(self._plan, self._board)
+        await self._engine.run()
 
     def _hear(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exit codes of the supervisor and the command line, by name, and the ends of children in words."""
 
-import os
 import signal
 from enum import IntEnum
+
+from ojak.errors import ConfigError, InputError, OjakError, StoreError
+from ojak.store.embedded.errors import EmbeddedMongodError, FolderInUse
+
+
+class AppError(ConfigError):
+    """The application's factory is missing, raises, or gives what cannot be used. One line, with where."""
 
 
 class ExitCode(IntEnum):
@@ -43,6 +49,16 @@ def describe_end(returncode: int) -> str:
     return f"exit code {returncode} ({name})"
 
 
-def decode_status(status: int) -> int:
-    """The exit code of a wait status, negative for a signal."""
-    return os.waitstatus_to_exitcode(status)
+_CODES = (
+    (AppError, ExitCode.APP),
+    (ConfigError, ExitCode.USAGE),
+    (InputError, ExitCode.USAGE),
+    (FolderInUse, ExitCode.FOLDER_IN_USE),
+    (EmbeddedMongodError, ExitCode.MONGOD),
+    (StoreError, ExitCode.DATABASE),
+)
+
+
+def exit_code_of(error: OjakError) -> ExitCode:
+    """The exit code that names the kind of an error."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.FAILURE)

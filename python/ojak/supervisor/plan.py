@@ -23,8 +23,10 @@ class WorkerPlan:
         allow_networks: Networks that may be dialled though they are private.
         resolver_map: A JSON file of names and their addresses, or nothing.
         extra_ca: A PEM file of further certificate authorities, or nothing.
+        proxy: The proxy that every request goes through, or nothing. Never logged: it may hold a password.
         user_agent: The User-Agent in full, or nothing for the default one.
         instance_url: The instance's URL, which the default User-Agent names.
+        siblings: How many workers start together, itself included.
         log_level: `debug`, `info`, `warning` or `error`.
         log_format: `text` or `json`.
         config: How the delivery loop behaves.
@@ -38,8 +40,10 @@ class WorkerPlan:
     allow_networks: tuple[str, ...]
     resolver_map: str | None
     extra_ca: str | None
+    proxy: str | None = field(repr=False)
     user_agent: str | None
     instance_url: str | None
+    siblings: int
     log_level: str
     log_format: str
     config: DelivererConfig

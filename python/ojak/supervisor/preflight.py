@@ -11,17 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ojak.errors import ConfigError, OjakError, StoreError
+from ojak.errors import ConfigError, OjakError
 from ojak.settings import OperatorSettings, unknown_variables
 from ojak.store.database import QueueDatabase, connect
 from ojak.store.embedded.command import mongod_command, mongod_environment
-from ojak.store.embedded.errors import EmbeddedMongodError
 from ojak.store.embedded.folder import prepare_folder
 from ojak.store.embedded.replica import await_primary
 from ojak.store.embedded.server import await_leftover
 from ojak.store.embedded.wheel import find_mongod
 from ojak.store.setup import set_up
-from ojak.supervisor.exits import ExitCode
+from ojak.supervisor.exits import ExitCode, exit_code_of
 from ojak.supervisor.flags import parse_argv
 from ojak.supervisor.frames import FrameKind, Link, unpack_number
 from ojak.supervisor.lines import log_lines
@@ -56,17 +55,6 @@ def run_preflight(argv: list[str], link: Link) -> int:
     return int(ExitCode.OK)
 
 
-def exit_code_of(error: OjakError) -> ExitCode:
-    """The exit code that names the kind of an error."""
-    if isinstance(error, ConfigError):
-        return ExitCode.USAGE
-    if isinstance(error, EmbeddedMongodError):
-        return ExitCode.MONGOD
-    if isinstance(error, StoreError):
-        return ExitCode.DATABASE
-    return ExitCode.FAILURE
-
-
 def plan_of(settings: OperatorSettings) -> SupervisorPlan:
     """The settings as the values that the supervisor and its workers need.
 
@@ -90,8 +78,10 @@ def plan_of(settings: OperatorSettings) -> SupervisorPlan:
             allow_networks=tuple(str(network) for network in settings.allow_networks),
             resolver_map=_absolute(settings.resolver_map),
             extra_ca=_absolute(settings.extra_ca),
+            proxy=settings.proxy.get_secret_value() if settings.proxy is not None else None,
             user_agent=settings.user_agent,
             instance_url=settings.instance_url,
+            siblings=settings.workers,
             log_level=settings.log_level,
             log_format=settings.log_format,
             config=settings.deliverer_config(),

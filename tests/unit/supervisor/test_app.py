@@ -8,7 +8,8 @@ from textwrap import dedent
 
 import pytest
 
-from ojak.supervisor.app import AppError, AppHooks, load_app
+from ojak.supervisor.app import AppHooks, load_app
+from ojak.supervisor.exits import AppError
 
 SHOP = """
     class Keys:

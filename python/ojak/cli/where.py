@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flags that say where the queue and the keys are, for every command that needs them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ojak.settings import PREFIX, OperatorSettings, flag_of, load_settings, settings_class
+
+_FLAGS: Final = ("data", "mongo_url", "mongo_url_file", "database", "keys", "app")
+
+
+def where_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command these settings as flags, and `--config`; its parameters have the settings' names.
+
+    Args:
+        names: Which; all that say where the queue and the keys are, unless given.
+    """
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        known = settings_class().model_fields
+        for name in reversed(names or _FLAGS):
+            text = f"{(known[name].description or '').rstrip('.')}. [{PREFIX}{name.upper()}]"
+            command = click.option(flag_of(name), name, metavar="X", help=text)(command)
+        return click.option(
+            "--config", type=click.Path(path_type=Path), help=f"A TOML file with settings. [{PREFIX}CONFIG]"
+        )(command)
+
+    return add
+
+
+def settings_of(config: Path | None, **flags: str | None) -> OperatorSettings:
+    """The settings with what a command line gave.
+
+    Raises:
+        ConfigError: A setting is not usable.
+    """
+    return load_settings({name: value for name, value in flags.items() if value is not None}, config=config)
+
+
+def queue_of(settings: OperatorSettings) -> str:
+    """Where a `Deliverer` finds the queue: the operator's MongoDB, or the data folder of a running supervisor."""
+    return settings.url() or str(settings.data)
