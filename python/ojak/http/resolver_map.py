@@ -46,7 +46,7 @@ def _host(path: str | Path, name: str) -> str:
         inbox = canonical_inbox(f"http://{name}/")
     except InvalidInbox as error:
         raise ConfigError(f"resolver map {str(path)!r} has host {name!r}; allowed: {error.allowed}") from error
-    if inbox.authority != inbox.host or inbox.target != "/":
+    if ":" in name or inbox.target != "/":
         raise ConfigError(f"resolver map {str(path)!r} has host {name!r}; allowed is a host name without a port")
     return inbox.host
 
