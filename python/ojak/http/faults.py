@@ -2,6 +2,7 @@
 """Says what an error of aiohttp or of the socket means for a delivery."""
 
 import errno
+import ssl
 from typing import Final
 
 import aiohttp
@@ -77,19 +78,23 @@ def _kind(error: BaseException, flight: Flight) -> tuple[type[PostError], FaultR
         return AddressError, FaultReason.REFUSED_ADDRESS
     if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
         return LocalError, FaultReason.LOCAL
-    number = error.errno if isinstance(error, OSError) else None
+    # The number of an SSLError is OpenSSL's: its 1 is no EPERM.
+    tls = isinstance(error, aiohttp.ClientSSLError) or isinstance(error.__cause__, ssl.SSLError)
+    number = error.errno if isinstance(error, OSError) and not tls else None
     if number in _LOCAL:
         return LocalError, FaultReason.LOCAL
     if flight.wire is None:
-        return _connecting(error, flight, number)
+        return _connecting(error, flight, number, tls=tls)
     return ExchangeError, _exchanging(error, flight, number)
 
 
-def _connecting(error: BaseException, flight: Flight, number: int | None) -> tuple[type[PostError], FaultReason]:
+def _connecting(
+    error: BaseException, flight: Flight, number: int | None, *, tls: bool
+) -> tuple[type[PostError], FaultReason]:
     timed_out = isinstance(error, TimeoutError)
     if flight.phase is Phase.RESOLVE:
         return ResolveError, FaultReason.DNS
-    if flight.phase is Phase.TLS or isinstance(error, aiohttp.ClientSSLError):
+    if tls or flight.phase is Phase.TLS:
         return TlsError, FaultReason.TLS_TIMEOUT if timed_out else FaultReason.TLS
     if timed_out:
         return ConnectError, FaultReason.CONNECT_TIMEOUT

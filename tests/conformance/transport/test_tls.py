@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inboxes over TLS, with an authority of the test's own."""
+
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+from tests.conformance.transport.conftest import MakeTransport
+from tests.conformance.transport.raw_inbox import ACCEPTED, Peer, always, raw_inbox
+
+from ojak.errors import ConfigError
+from ojak.http.transport import FaultReason, PostRequest, TlsError
+
+NAMES = dict.fromkeys(("h.test", "other.test", "xn--mnchen-3ya.test"), ("127.0.0.1",))
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def ca_file(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ca") / "ca.pem"
+    authority.cert_pem.write_to_path(str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def server_context(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("h.test", "xn--mnchen-3ya.test", "127.0.0.1").configure_cert(context)
+    return context
+
+
+@pytest.mark.parametrize("host", ["h.test", "xn--mnchen-3ya.test", "127.0.0.1"])
+async def test_a_certificate_of_an_extra_authority(
+    make_transport: MakeTransport, ca_file: Path, server_context: ssl.SSLContext, host: str
+) -> None:
+    transport = make_transport(extra_ca=ca_file, resolver_map=NAMES)
+    async with raw_inbox(always(ACCEPTED), server_context) as inbox:
+        answers = [
+            await transport.post(PostRequest(url=inbox.url(host=host, scheme="https"), headers=[], body=b"{}"))
+            for _ in range(3)
+        ]
+        assert inbox.connections == 1
+    assert [answer.status for answer in answers] == [202] * 3
+    assert answers[0].phases.tls_ms > 0
+    assert answers[1].phases.tls_ms == 0
+
+
+async def test_a_name_that_the_certificate_lacks(
+    make_transport: MakeTransport, ca_file: Path, server_context: ssl.SSLContext
+) -> None:
+    transport = make_transport(extra_ca=ca_file, resolver_map=NAMES)
+    async with raw_inbox(always(ACCEPTED), server_context) as inbox:
+        url = inbox.url(host="other.test", scheme="https")
+        with pytest.raises(TlsError, match=r"other\.test:\d+: the TLS handshake failed") as caught:
+            await transport.post(PostRequest(url=url, headers=[], body=b"{}"))
+        assert (caught.value.reason, caught.value.maybe_delivered) == (FaultReason.TLS, False)
+        assert inbox.received == []
+
+
+async def test_an_authority_that_nobody_knows(make_transport: MakeTransport, server_context: ssl.SSLContext) -> None:
+    async with raw_inbox(always(ACCEPTED), server_context) as inbox:
+        with pytest.raises(TlsError) as caught:
+            await make_transport().post(PostRequest(url=inbox.url(scheme="https"), headers=[], body=b"{}"))
+        assert caught.value.reason is FaultReason.TLS
+        assert inbox.received == []
+
+
+async def test_a_server_that_talks_plain_http(make_transport: MakeTransport) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.reader.read(100)
+        await peer.send(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\nthis is an HTTP port")
+
+    async with raw_inbox(script) as inbox:
+        with pytest.raises(TlsError) as caught:
+            await make_transport().post(PostRequest(url=inbox.url(scheme="https"), headers=[], body=b"{}"))
+        assert caught.value.reason is FaultReason.TLS
+
+
+async def test_a_server_that_closes_in_the_handshake(make_transport: MakeTransport) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.reader.read(100)
+        peer.reset()
+
+    async with raw_inbox(script) as inbox:
+        with pytest.raises(TlsError) as caught:
+            await make_transport().post(PostRequest(url=inbox.url(scheme="https"), headers=[], body=b"{}"))
+        assert caught.value.reason is FaultReason.TLS
+
+
+async def test_a_server_that_never_ends_the_handshake(make_transport: MakeTransport) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.gone()
+
+    async with raw_inbox(script) as inbox:
+        with pytest.raises(TlsError) as caught:
+            await make_transport().post(PostRequest(url=inbox.url(scheme="https"), headers=[], body=b"{}"))
+        assert caught.value.reason is FaultReason.TLS_TIMEOUT
+        assert caught.value.phases.tls_ms >= 400
+        assert not caught.value.maybe_delivered
+
+
+async def test_only_new_versions_of_tls(make_transport: MakeTransport, ca_file: Path, authority: trustme.CA) -> None:
+    old = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(old)
+    old.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+    async with raw_inbox(always(ACCEPTED), old) as inbox:
+        transport = make_transport(extra_ca=ca_file)
+        with pytest.raises(TlsError):
+            await transport.post(PostRequest(url=inbox.url(scheme="https"), headers=[], body=b"{}"))
+
+
+async def test_an_extra_authority_that_cannot_be_used(make_transport: MakeTransport, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"extra_ca is .*none.pem', which cannot be read: No such file"):
+        make_transport(extra_ca=tmp_path / "none.pem")
+    (tmp_path / "bad.pem").write_text("hello")
+    with pytest.raises(ConfigError, match=r"extra_ca is .*bad.pem'; allowed is a PEM file of certificates"):
+        make_transport(extra_ca=tmp_path / "bad.pem")
