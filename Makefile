@@ -4,8 +4,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
-RUST_SOURCES := $(shell find rust -name '*.rs' -not -path '*/target/*' 2>/dev/null) $(wildcard Cargo.toml Cargo.lock rust/*/Cargo.toml)
+INSTALLED := $(VENV)/.installed
+BUILT := $(VENV)/.built
+RUST_SOURCES := $(shell find rust -name '*.rs' -not -path '*/target/*' -not -path '*/fuzz/*') \
+	Cargo.toml Cargo.lock $(wildcard rust/*/Cargo.toml)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test check lint format types imports stubtest rust-check rust-test clean
@@ -13,29 +15,36 @@ RUST_SOURCES := $(shell find rust -name '*.rs' -not -path '*/target/*' 2>/dev/nu
 help: ## Tell every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## Build .venv with everything: the extension, mongod, tools
+setup: $(BUILT) ## Build .venv with everything: the extension, a MongoDB server, the tools
 
-$(STAMP): pyproject.toml $(RUST_SOURCES)
-	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+# Installed anew when what is to be installed changes. That builds the extension too, so what it builds counts as built.
+$(INSTALLED): pyproject.toml
+	@command -v $(PYTHON) >/dev/null && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Ojak needs Python 3.11 or later; name one with: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@command -v cargo >/dev/null || { echo "Ojak needs a Rust toolchain (cargo) to build its extension; see https://rustup.rs" >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=24'
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch $(STAMP)
+	@command -v cargo >/dev/null || \
+		{ echo "Ojak needs a Rust toolchain (cargo) to build its extension; see https://rustup.rs" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV): a few minutes the first time"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(INSTALLED) $(BUILT)
 
-build: setup ## Rebuild the Rust extension in place
-	$(BIN)/maturin develop --release --quiet
+# Built anew when Rust sources change, and then without asking a package index for anything.
+$(BUILT): $(RUST_SOURCES) $(INSTALLED)
+	@if [ ! -e $@ ] || [ -n "$$(find $(RUST_SOURCES) -newer $@)" ]; then $(MAKE) --no-print-directory build; fi
+	@touch $@
+
+build: $(INSTALLED) ## Build the Rust extension in place
+	@$(BIN)/maturin develop --release --quiet --skip-install
 
 demo: setup ## Watch real activities go to 200 hosts, every signature checked
-	$(BIN)/ojak demo
+	@$(BIN)/ojak demo
 
-test: setup ## The whole test suite
+test: setup ## Run the whole test suite
 	$(BIN)/pytest
 
-check: lint types imports stubtest rust-check ## Every static check
+check: lint types imports stubtest rust-check ## Run every static check
 
-lint: setup
+lint: setup ## Check Python's style and form
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
@@ -44,21 +53,21 @@ format: setup ## Format Python and Rust
 	$(BIN)/ruff format .
 	cargo fmt --all
 
-types: setup
+types: setup ## Check types
 	$(BIN)/mypy
 
-imports: setup
+imports: setup ## Check that imports go downwards only
 	$(BIN)/lint-imports
 
-stubtest: setup
+stubtest: setup ## Check the extension's stub against the extension
 	$(BIN)/python -m mypy.stubtest ojak._ojak
 
-rust-check: ## rustfmt and clippy
+rust-check: ## Check Rust's form, and run clippy
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 
-rust-test: ## The Rust crates' own tests
+rust-test: ## Run the Rust crates' own tests
 	cargo test --workspace --locked --quiet
 
 clean: ## Remove what was built
-	rm -rf $(VENV) target .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) target python/ojak/_ojak*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
