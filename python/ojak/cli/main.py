@@ -16,6 +16,7 @@ from ojak.supervisor.exits import ExitCode, exit_code_of
 
 COMMANDS: Final = MappingProxyType(
     {
+        "bench": "Measure what a delivery costs here.",
         "farm": "Serve thousands of mock inboxes that verify and count what arrives.",
         "keys": "Make senders' keys.",
         "send": "Queue one activity for some inboxes.",

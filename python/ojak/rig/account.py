@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ojak.farm import Delivery, Ledger, Verdict, judge
+from ojak.farm import Arrival, Delivery, Verdict, judge
 from ojak.model.outcome import SettledOutcome
 from ojak.store.counts import DeliveryRow
 
@@ -31,7 +31,7 @@ class Account:
 
 
 def make_account(
-    ledger: Ledger,
+    arrivals: Iterable[Arrival],
     rows: Iterable[DeliveryRow],
     expected: Sequence[Delivery],
     *,
@@ -41,7 +41,7 @@ def make_account(
     """Join the ledger with the queue.
 
     Args:
-        ledger: what arrived.
+        arrivals: the farm's ledger.
         rows: the queue, ended deliveries included.
         expected: what was handed over.
         obituaries: what each dead worker had begun and not yet stored.
@@ -56,5 +56,5 @@ def make_account(
             accounted.add(delivery)
         if row.maybe_delivered:
             maybe[delivery] = row.maybe_delivered
-    verdict = judge(ledger.arrivals, expected=expected, accounted=accounted, maybe_delivered=maybe, limit=limit)
+    verdict = judge(arrivals, expected=expected, accounted=accounted, maybe_delivered=maybe, limit=limit)
     return Account(verdict=verdict, allowed=sum(obituaries))
