@@ -16,7 +16,7 @@ from yarl import URL
 
 from ojak.http.connector import CURRENT, Connector, Context, tls_context
 from ojak.http.faults import explain
-from ojak.http.flight import Flight
+from ojak.http.flight import Flight, boot_s
 from ojak.http.guard import Guard
 from ojak.http.head import salvage_head
 from ojak.http.resolver import Resolver
@@ -35,8 +35,6 @@ from ojak.http.wire import Wire
 _log = logging.getLogger(__name__)
 
 _TICK_S: Final = 0.25
-_BODY_S: Final = 2.0
-"""How long the rest of a body is waited for once its head has said everything."""
 _CLOSER_S: Final = 3600.0
 _MAX_CLOSERS: Final = 4096
 _MAX_VALUE: Final = 2048
@@ -51,7 +49,7 @@ class _Answer(aiohttp.ClientResponse):
     async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
         wire = connection.protocol
         if isinstance(wire, Wire):
-            now_s = self._loop.time()
+            now_s = boot_s()
             wire.begin(now_s)
             CURRENT.get().exchanging(wire, now_s)
         return await super().start(connection)
@@ -71,6 +69,7 @@ class AiohttpTransport:
         dns_s: time for a name to have addresses.
         read_s: time without a byte of the answer, once the body is out.
         request_s: time of one request in all.
+        body_s: time for the rest of an answer's body, once its head has said everything.
         keepalive_s: how long an unused connection is kept.
         max_open: how many connections are kept at most; the one unused for longest goes.
 
@@ -89,6 +88,7 @@ class AiohttpTransport:
         dns_s: float = 5.0,
         read_s: float = 10.0,
         request_s: float = 30.0,
+        body_s: float = 2.0,
         keepalive_s: float = 15.0,
         max_open: int = 512,
     ) -> None:
@@ -99,6 +99,7 @@ class AiohttpTransport:
         self._connect_s = connect_s
         self._read_s = read_s
         self._request_s = request_s
+        self._body_s = body_s
         self._max_open = max_open
         self._open: dict[Wire, None] = {}
         self._closers: dict[str, float] = {}
@@ -138,7 +139,7 @@ class AiohttpTransport:
 
     async def post(self, request: PostRequest) -> PostAnswer:
         """POST once (`Transport.post`)."""
-        now_s = self._loop.time()
+        now_s = boot_s()
         url, authority = _target(request.url)
         limit_s = self._request_s if request.within_s is None else min(request.within_s, self._request_s)
         flight = Flight(authority, now_s, now_s + limit_s, self._connect_s)
@@ -157,11 +158,11 @@ class AiohttpTransport:
                 # A kept connection was gone before a byte was written: nothing is repeated by using a fresh one.
                 self._learn_closer(authority, now_s)
                 session = self._closing
-                flight.again(self._loop.time())
+                flight.again(boot_s())
         finally:
             self._flights.discard(flight)
             if flight.wire is not None:
-                flight.wire.end(self._loop.time())
+                flight.wire.end(boot_s())
 
     async def _exchange(
         self, session: aiohttp.ClientSession, url: URL, request: PostRequest, flight: Flight
@@ -175,7 +176,7 @@ class AiohttpTransport:
             allow_redirects=False,
             proxy=self._proxy,
         )
-        flight.answered(self._loop.time())
+        flight.answered(boot_s())
         return await self._read(answer, flight)
 
     async def close(self) -> None:
@@ -199,7 +200,7 @@ class AiohttpTransport:
                 f"{flight.authority}: it switched protocols unasked",
                 reason=FaultReason.BAD_ANSWER,
                 maybe_delivered=True,
-                phases=flight.phases(self._loop.time()),
+                phases=flight.phases(boot_s()),
             )
         delivered = 200 <= status < 300
         if content.is_eof():
@@ -224,10 +225,10 @@ class AiohttpTransport:
     async def _read_rest(self, answer: aiohttp.ClientResponse, flight: Flight) -> bytes:
         """Read a body that did not come with its head: not for long, not for much, and whatever goes wrong."""
         body = b""
-        until_s = min(self._loop.time() + _BODY_S, flight.deadline_s)
+        within_s = min(self._body_s, flight.deadline_s - boot_s())
         try:
             if (answer.content_length or 0) <= MAX_BODY_HEAD_BYTES or answer.status >= 300:
-                async with asyncio.timeout_at(until_s):
+                async with asyncio.timeout(within_s):
                     while len(body) < MAX_BODY_HEAD_BYTES and (
                         piece := await answer.content.read(MAX_BODY_HEAD_BYTES - len(body))
                     ):
@@ -242,7 +243,7 @@ class AiohttpTransport:
 
     def _salvage(self, error: Exception, flight: Flight) -> PostAnswer:
         """Answer with the head that arrived before something broke, or raise what that means."""
-        now_s = self._loop.time()
+        now_s = boot_s()
         wire = flight.wire
         if wire is None:
             raise explain(error, flight, now_s) from error
@@ -290,11 +291,11 @@ class AiohttpTransport:
     def _lost(self, wire: Wire, *, unannounced: bool) -> None:
         self._open.pop(wire, None)
         if unannounced and wire.authority:
-            self._learn_closer(wire.authority, self._loop.time())
+            self._learn_closer(wire.authority, boot_s())
 
     def _tick(self) -> None:
         """Give up what is over its time, and look again soon while anything is under way."""
-        now_s = self._loop.time()
+        now_s = boot_s()
         for flight in self._flights:
             wire = flight.wire
             if wire is not None and wire.awaiting:

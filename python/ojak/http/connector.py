@@ -15,7 +15,7 @@ from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 
 from ojak.errors import ConfigError
-from ojak.http.flight import Flight
+from ojak.http.flight import Flight, boot_s
 from ojak.http.guard import Guard, RefusedAddress
 from ojak.http.wire import Wire
 
@@ -38,7 +38,7 @@ class Context(ssl.SSLContext):
         """Begin a handshake."""
         flight = CURRENT.get(None)
         if flight is not None:
-            flight.handshaking(asyncio.get_running_loop().time())
+            flight.handshaking(boot_s())
         return super().wrap_bio(*args, **kwargs)
 
 
@@ -95,7 +95,7 @@ class Connector(aiohttp.TCPConnector):
     def _dial(self, addr_info: Any) -> socket.socket:
         """Open a socket for an address: the one point that every connection passes, to address literals too."""
         flight = CURRENT.get()
-        flight.dialling(self._loop.time())
+        flight.dialling(boot_s())
         family, kind, protocol, _, address = addr_info
         if self._guard is not None:
             try:
@@ -110,7 +110,7 @@ class Connector(aiohttp.TCPConnector):
         flight = CURRENT.get()
         flight.reused = False
         # Until an address is dialled only the resolver has the time, which bounds itself.
-        async with asyncio.timeout_at(flight.deadline_s) as flight.limit:
+        async with asyncio.timeout(flight.deadline_s - boot_s()) as flight.limit:
             protocol = await super()._create_connection(req, *args)
         flight.limit = None
         if isinstance(protocol, Wire):

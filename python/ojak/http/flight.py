@@ -6,7 +6,9 @@ from enum import StrEnum
 
 from ojak.http.guard import RefusedAddress
 from ojak.http.transport import PostPhases
-from ojak.http.wire import Wire
+from ojak.http.wire import Wire, boot_s
+
+__all__ = ["Flight", "Phase", "boot_s"]
 
 
 class Phase(StrEnum):
@@ -19,7 +21,7 @@ class Phase(StrEnum):
 
 
 class Flight:
-    """A request under way. Times are the loop's.
+    """A request under way. Its times are by the clock that goes on while the machine sleeps, as trust in a lease is.
 
     Attributes:
         authority: whom it goes to.
@@ -69,7 +71,8 @@ class Flight:
             self.phase = Phase.CONNECT
             self._resolved_s = now_s
             if self.limit is not None:
-                self.limit.reschedule(min(now_s + self.connect_s, self.deadline_s))
+                loop_s = asyncio.get_running_loop().time()
+                self.limit.reschedule(loop_s + min(self.connect_s, self.deadline_s - now_s))
 
     def handshaking(self, now_s: float) -> None:
         """TCP is up, TLS begins."""

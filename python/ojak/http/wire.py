@@ -11,7 +11,11 @@ from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import StreamReader
 
+from ojak.clock import SystemClock
 from ojak.http.transport import MAX_HEAD_BYTES
+
+boot_s: Final = SystemClock().boot_s
+"""The clock of everything here. The loop's is no finer than a millisecond, and stands while the machine sleeps."""
 
 _JUST_NOW_S: Final = 1.0
 _INTERIM_END: Final = 200
@@ -24,7 +28,7 @@ class Wire(ResponseHandler):
     Attributes:
         authority: whose connection it is.
         awaiting: a request is out, and the head of its final answer has not arrived.
-        heard_at_s: when the last byte came, or the request began, by the loop's clock.
+        heard_at_s: when the last byte came, or the request began (`boot_s`).
         head: all bytes that came since the request began, up to the end of the head.
         interim: how many 1xx answers came.
         busy: a request uses it.
@@ -83,7 +87,7 @@ class Wire(ResponseHandler):
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser, and keep what it would throw away with a broken body."""
-        self.heard_at_s = self._loop.time()
+        self.heard_at_s = boot_s()
         if not self.awaiting:
             super().data_received(data)
             return
@@ -113,7 +117,7 @@ class Wire(ResponseHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Tell the owner, and whether the server ended it right after an answer without having said so."""
-        just_now = self._loop.time() - self._ended_at_s < _JUST_NOW_S
+        just_now = boot_s() - self._ended_at_s < _JUST_NOW_S
         unannounced = just_now and not (self._closed_by_us or self.busy)
         self._poll = None
         super().connection_lost(exc)

@@ -96,7 +96,7 @@ async def test_the_time_of_a_request_can_be_limited(transport: AiohttpTransport,
             await Knocker(transport).knock(
                 inbox.url(), BODY, digest=BodyDigest(BODY), key=key, first=Scheme.CAVAGE, allowance=lambda: 0.2
             )
-        assert time.monotonic() - began_s < 0.6
+        assert time.monotonic() - began_s < 2
         assert caught.value.reason is FaultReason.TIMEOUT
         assert (caught.value.scheme, caught.value.first_status) == (Scheme.CAVAGE, None)
 
