@@ -2,7 +2,8 @@
 """A supervisor whose workers deliver nothing but say all: what its tests watch and break.
 
 Run as a program with one argument, a JSON object: `data` (the folder), `workers`, and `behaviour`:
-`work`, `fail` (raises at boot), `one-fails` (worker 1 does), `exit` (ends at boot), `hang` (never drains).
+`work`, `fail` (raises at boot), `one-fails` (worker 1 does), `exit` (ends at boot), `hang` (never drains),
+`orphan` (leaves a process behind).
 With `mongod` true it runs the embedded server by the real preflight. Events go to `<data>/events`, a JSON line each.
 """
 
@@ -16,8 +17,8 @@ from typing import Any
 
 from ojak.config import DelivererConfig
 from ojak.errors import ConfigError, OjakError
+from ojak.supervisor import master
 from ojak.supervisor.frames import FrameKind, Link
-from ojak.supervisor.master import Master
 from ojak.supervisor.plan import SupervisorPlan, WorkerPlan
 from ojak.worker.board import FlightBoard
 
@@ -58,6 +59,19 @@ class StandIn:
 
     async def bury(self, stamp: bytes, begun: list[bytes]) -> None:
         self.tell("bury", stamp=stamp.hex(), begun=sorted(job.hex() for job in begun))
+
+
+def leave_an_orphan() -> None:
+    """A grandchild whose parent dies first, and that then dies itself."""
+    pid = os.fork()
+    if pid == 0:
+        read, write = os.pipe()
+        if os.fork() == 0:
+            # Until the parent is dead, and its end of the pipe with it.
+            os.close(write)
+            os.read(read, 1)
+        os._exit(0)
+    os.waitpid(pid, 0)
 
 
 def plan_of(options: Mapping[str, Any]) -> SupervisorPlan:
@@ -107,14 +121,17 @@ def main(options: Mapping[str, Any]) -> int:
                 raise OjakError("the stand-in was told to fail")
             if behaviour == "refuse":
                 raise ConfigError("concurrency is 0; allowed is 1")
+            if behaviour == "orphan":
+                leave_an_orphan()
             if behaviour == "exit":
                 sys.exit(0)
             return StandIn(Path(options["data"]) / "events", board, behaviour)
 
         return run_worker(index, plan, board, link, build=build)
 
+    master.DRAIN_GRACE_S = options.get("grace_s", master.DRAIN_GRACE_S)  # type: ignore[misc]
     argv = ["--data", options["data"], "--workers", str(options.get("workers", 2))]
-    return Master(argv=argv, preflight=preflight, worker=worker).run()
+    return master.Master(argv=argv, preflight=preflight, worker=worker).run()
 
 
 if __name__ == "__main__":

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supervisor with workers that are killed, fail, hang, and are asked to leave."""
 
+import json
 import os
 import re
+import shutil
 import signal
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.fault.watch import Death, Watched
+from tests.fault.watch import STAND_IN, Death, Watched
 
 BEGUN = [bytes([number]).hex() * 16 for number in range(3)]
 
@@ -80,7 +83,7 @@ def test_one_term_drains(tmp_path: Path) -> None:
         assert not (tmp_path / "supervisor.json").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_to_the_whole_group_and_to_the_supervisor_is_one_drain(tmp_path: Path, number: signal.Signals) -> None:
     with Watched(tmp_path) as supervisor:
         supervisor.until("ready")
@@ -105,7 +108,7 @@ def test_a_second_signal_forces(tmp_path: Path) -> None:
 
 
 def test_a_drain_that_takes_too_long_ends_in_a_kill(tmp_path: Path) -> None:
-    with Watched(tmp_path, behaviour="hang", drain_s=0.0) as supervisor:
+    with Watched(tmp_path, behaviour="hang", drain_s=0.0, grace_s=0.2) as supervisor:
         supervisor.until("ready")
         with deaths(supervisor.worker(0), supervisor.worker(1)) as workers:
             supervisor.process.send_signal(signal.SIGTERM)
@@ -208,13 +211,34 @@ def test_the_status_file_is_for_its_user_alone(tmp_path: Path) -> None:
         assert "nowhere.invalid" not in (tmp_path / "supervisor.json").read_text()
 
 
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_as_process_1_it_reaps_what_is_left_to_it(tmp_path: Path) -> None:
+    space = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if shutil.which("unshare") is None or subprocess.run([*space, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this system lets nobody make a process namespace")
+    arguments = [sys.executable, str(STAND_IN), json.dumps({"data": str(tmp_path), "behaviour": "orphan"})]
+    process = subprocess.Popen([*space, *arguments], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    with process.stderr:
+        assert any('"ready"' in line for line in iter(process.stderr.readline, ""))
+        [supervisor] = (
+            int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        )
+        children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+        states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in children]
+        assert len(states) == 2
+        assert "Z" not in states
+        os.kill(supervisor, signal.SIGTERM)
+        assert process.wait() == 0
+
+
 def test_children_that_are_not_its_own_are_left_alone_and_do_not_stop_it(tmp_path: Path) -> None:
     # A shell that forks a child and then becomes the supervisor leaves it a child that it did not start.
-    import subprocess
-
-    stand_in = Path(__file__).with_name("stand_in.py")
     options = f'{{"data": "{tmp_path}"}}'
-    script = f"true & exec {sys.executable} {stand_in} '{options}'"
+    script = f"true & exec {sys.executable} {STAND_IN} '{options}'"
     process = subprocess.Popen(["/bin/sh", "-c", script], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     with process.stderr:

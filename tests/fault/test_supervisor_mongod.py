@@ -82,20 +82,6 @@ def test_a_server_that_cannot_start_is_explained(tmp_path: Path) -> None:
     assert not [line for line in supervisor.lines if "Traceback" in line]
 
 
-def test_a_folder_whose_database_another_server_holds_is_refused(tmp_path: Path) -> None:
-    import fcntl
-
-    folder = tmp_path / "mongod" / "db"
-    folder.mkdir(parents=True)
-    with (folder / "mongod.lock").open("w") as lock:
-        lock.write("4242\n")
-        lock.flush()
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with Watched(tmp_path, [*SUPERVISOR, "--data", str(tmp_path)]) as supervisor:
-            assert supervisor.end() == 5
-            assert "another mongod (process 4242) runs on" in supervisor.lines[-1]
-
-
 def test_a_database_that_is_not_there_is_named(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -19,6 +19,7 @@ from ojak.supervisor.exits import ExitCode, exit_code_of
 from ojak.supervisor.frames import FrameKind, Link, Obituary, pack_number
 from ojak.supervisor.logs import configure_logs
 from ojak.supervisor.plan import WorkerPlan
+from ojak.supervisor.signals import STOPPING
 from ojak.worker.board import FlightBoard
 
 log: Final = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ class _Worker:
         """Work until asked to leave, or until the engine fails."""
         loop = asyncio.get_running_loop()
         # However often it is asked, and by whom: a terminal and a service manager signal the whole group.
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOPPING:
             loop.add_signal_handler(number, self._leave.set)
         self._link.set_timeout(0)
         loop.add_reader(self._link.fileno(), self._hear)

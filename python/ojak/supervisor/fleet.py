@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ojak.clock import Clock
-from ojak.supervisor.exits import describe_end
+from ojak.supervisor.exits import ExitCode, describe_end
 from ojak.supervisor.frames import FrameKind, unpack_number
 from ojak.supervisor.obituaries import RESEND_S, Obituaries
 from ojak.supervisor.plan import WorkerPlan
@@ -104,7 +104,14 @@ class Fleet:
             return
         # Without its database a worker has nothing to drain into, and would only hold on to the data folder.
         death_signal = signal.SIGKILL if self._plan.embedded else signal.SIGTERM
-        process = slot.start(self._main, self._plan, self.slots, death_signal, self._clock.boot_s())
+        try:
+            process = slot.start(self._main, self._plan, self.slots, death_signal, self._clock.boot_s())
+        except OSError as error:
+            slot.reason, slot.returncode = f"it cannot be forked: {error.strerror}", int(ExitCode.FAILURE)
+            slot.boot_failures += 1
+            self._restart_later(slot, 0.0, begun=0)
+            self._changed()
+            return
         assert slot.link is not None
         self._poller.watch(slot.link.fileno(), lambda: self._listen(slot))
         self._poller.watch(process.pidfd, lambda: self._died(slot))

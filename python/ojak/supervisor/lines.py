@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supervisor's own log lines, in the form that its workers' have, without the library that makes theirs."""
 
+import contextlib
 import json
 import logging
 import sys
@@ -32,6 +33,13 @@ class LineFormatter(logging.Formatter):
             words = " ".join(f"{name}={value}" for name, value in fields.items())
             text = f"{time} [{record.levelname.lower():<7}] {record.getMessage()} {words}".rstrip()
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def say(text: str) -> None:
+    """Tell an operator on standard error, as the command line does. Nothing is wrong when nobody reads that."""
+    with contextlib.suppress(OSError):
+        for line in text.splitlines():
+            print(f"ojak: {line}", file=sys.stderr, flush=True)  # noqa: T201 - what the program has to say
 
 
 def log_lines(log_level: str, log_format: str) -> None:

@@ -9,7 +9,6 @@ STARTING ── plan, lock, mongod, set up ──► RUNNING ── TERM ──�
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -23,12 +22,12 @@ from ojak.store.embedded.lock import FolderLock
 from ojak.supervisor.exits import ExitCode, describe_end
 from ojak.supervisor.fleet import Fleet
 from ojak.supervisor.frames import FrameKind, Link, pack_number
-from ojak.supervisor.lines import log_lines
+from ojak.supervisor.lines import log_lines, say
 from ojak.supervisor.mongod import Mongod
 from ojak.supervisor.plan import MongodPlan, SupervisorPlan
 from ojak.supervisor.poll import Poller
 from ojak.supervisor.process import ChildProcess, fork_child, reap_orphans
-from ojak.supervisor.signals import SignalInbox
+from ojak.supervisor.signals import STOPPING, SignalInbox
 from ojak.supervisor.slot import WorkerMain
 from ojak.supervisor.status import SupervisorStatus, WorkerStatus, remove_status
 
@@ -133,7 +132,7 @@ class Master:
         try:
             self._lock = FolderLock(Path(plan.data_dir))
         except EmbeddedMongodError as error:
-            print(f"ojak: {error}", file=sys.stderr)  # noqa: T201 - an operator's mistake, said as the command line does
+            say(str(error))
             self._end(ExitCode.FOLDER_IN_USE if isinstance(error, FolderInUse) else ExitCode.FAILURE)
             return
         if self._preflight_link is not None:
@@ -208,7 +207,7 @@ class Master:
             code = _as_exit(hopeless.returncode)
             for_good = code in {ExitCode.USAGE, ExitCode.APP}
             reason = hopeless.reason or describe_end(hopeless.returncode)
-            print(f"ojak: no worker comes up: {reason}", file=sys.stderr)  # noqa: T201 - the last line says why
+            say(f"no worker comes up: {reason}")
             self._end(code if for_good else ExitCode.BOOT_LOOP)
 
     def _mongod_ended(self, returncode: int) -> None:
@@ -218,14 +217,14 @@ class Master:
         self._write_status()
 
     def _mongod_given_up(self) -> None:
-        print("ojak: the embedded MongoDB does not stay up; its log says why", file=sys.stderr)  # noqa: T201
+        say("the embedded MongoDB does not stay up; its log says why")
         self._end(ExitCode.MONGOD)
 
     # Stopping.
 
     def _take_signals(self) -> None:
         for number in self._signals.take():
-            if number in {signal.SIGTERM, signal.SIGINT}:
+            if number in STOPPING:
                 self._stop_wish(number)
 
     def _stop_wish(self, number: signal.Signals) -> None:

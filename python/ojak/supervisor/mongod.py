@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ojak.clock import Clock
-from ojak.supervisor.exits import describe_end
+from ojak.supervisor.exits import ExitCode, describe_end
 from ojak.supervisor.plan import MongodPlan
 from ojak.supervisor.poll import Poller, Timer
 from ojak.supervisor.process import ChildProcess, exec_child
@@ -78,7 +78,12 @@ class Mongod:
     def start(self) -> None:
         """Run it."""
         self._started_s = self._clock.boot_s()
-        self._process = exec_child(self._plan.command, self._plan.environment, Path(self._plan.output))
+        try:
+            self._process = exec_child(self._plan.command, self._plan.environment, Path(self._plan.output))
+        except OSError as error:
+            log.error("embedded MongoDB cannot be forked", extra={"reason": error.strerror})  # noqa: TRY400 - no trace
+            self._start_again(int(ExitCode.FAILURE))
+            return
         self._poller.watch(self._process.pidfd, self._died)
         self._noted()
         log.info("embedded MongoDB started", extra={"pid": self._process.pid})

@@ -6,7 +6,6 @@ It loads what the supervisor must not: the settings library, the database driver
 
 import asyncio
 import logging
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -23,7 +22,7 @@ from ojak.store.setup import set_up
 from ojak.supervisor.exits import ExitCode, exit_code_of
 from ojak.supervisor.flags import parse_argv
 from ojak.supervisor.frames import FrameKind, Link, unpack_number
-from ojak.supervisor.lines import log_lines
+from ojak.supervisor.lines import log_lines, say
 from ojak.supervisor.plan import MongodPlan, SupervisorPlan, WorkerPlan
 
 log: Final = logging.getLogger(__name__)
@@ -47,8 +46,7 @@ def run_preflight(argv: list[str], link: Link) -> int:
     except _SupervisorGone:
         return int(ExitCode.FAILURE)
     except OjakError as error:
-        for line in str(error).splitlines():
-            print(f"ojak: {line}", file=sys.stderr)  # noqa: T201 - an operator's mistake, said as the command line does
+        say(str(error))
         return int(exit_code_of(error))
     except KeyboardInterrupt:
         return int(ExitCode.FAILURE)

@@ -63,13 +63,18 @@ def fork_child(main: Callable[[], int], *, keep: Collection[int], death_signal: 
         main: What the child does.
         keep: The descriptors that the child goes on using.
         death_signal: What it gets when the supervisor dies.
+
+    Raises:
+        OSError: The system has no room for another process.
     """
     _require_one_thread()
     supervisor = os.getpid()
     mask = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        # What is still buffered would be written by both.
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
             _become_child(main, keep, death_signal, supervisor)

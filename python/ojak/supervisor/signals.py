@@ -5,7 +5,10 @@ import os
 import signal
 from typing import Final
 
-HANDLED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+STOPPING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+"""Each is a wish to drain: a service manager's, a terminal's, a terminal's that was closed."""
+
+HANDLED: Final = (*sorted(STOPPING), signal.SIGCHLD)
 
 
 class SignalInbox:

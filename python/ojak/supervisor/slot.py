@@ -90,6 +90,9 @@ class Slot:
             others: The slots whose boards are not for this worker's eyes.
             death_signal: What it gets when the supervisor dies.
             now_s: The time, for how long it is up.
+
+        Raises:
+            OSError: The system has no room for another process, or no descriptors.
         """
         ours, theirs = Link.pair()
         # A new board for each process: what the last one had begun must not look begun by this one.
@@ -101,8 +104,14 @@ class Slot:
                     other.board.close()
             return main(self.index, plan, board, theirs)
 
-        process = fork_child(run, keep=(theirs.fileno(),), death_signal=death_signal)
-        theirs.close()
+        try:
+            process = fork_child(run, keep=(theirs.fileno(),), death_signal=death_signal)
+        except OSError:
+            ours.close()
+            board.close()
+            raise
+        finally:
+            theirs.close()
         ours.set_timeout(0)
         self.board, self.link, self._process = board, ours, process
         self.state, self.started_s, self.reason = SlotState.BOOTING, now_s, ""
