@@ -60,7 +60,8 @@ class _Found:
 class Resolver(AbstractResolver):
     """Resolves names for one event loop, with one look-up at a time for each name.
 
-    What was found is kept for `positive_s`, what was not for `negative_s`; a look-up may take `limit_s`. At most two
+    What was found is kept for `positive_s` (and by c-ares for as long as it lives), what was not for `negative_s`; a
+    look-up may take `limit_s`. At most two
     addresses of each family are given, so that a name with many dead ones cannot hold a slot for long. Addresses that
     `guard` refuses are left out while there are others; if there are none, they are given, for the guard to refuse
     them when they are dialled.
@@ -73,7 +74,7 @@ class Resolver(AbstractResolver):
         known: ResolverMap = NO_MAP,
         lookup: Lookup | None = None,
         limit_s: float = 5.0,
-        positive_s: float = 60.0,
+        positive_s: float = 10.0,
         negative_s: float = 60.0,
         max_names: int = _MAX_NAMES,
         clock: Clock | None = None,
@@ -162,7 +163,12 @@ class Dns:
         """Return the addresses of `host`. Raises NameNotResolved."""
         if self._resolver is None:
             self._resolver = aiodns.DNSResolver(
-                nameservers=self._servers, timeout=self._timeout_s, tries=self._tries, loop=asyncio.get_running_loop()
+                nameservers=self._servers,
+                loop=asyncio.get_running_loop(),
+                # A host in a URL is a whole name: with a search list it could turn into one inside our own domain.
+                flags=pycares.ARES_FLAG_NOSEARCH,
+                timeout=self._timeout_s,
+                tries=self._tries,
             )
         try:
             result = await self._resolver.getaddrinfo(
