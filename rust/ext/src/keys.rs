@@ -25,8 +25,8 @@ fn with_text<T>(text: &Bound<'_, PyAny>, read: impl FnOnce(&str) -> Result<T, Re
     outcome.map_err(|refused| key_refused(py, &refused))
 }
 
-fn pickled(what: &str) -> PyErr {
-    PyTypeError::new_err(format!("a {what} does not pickle: it is a handle to a key in this process"))
+fn pickled(kind: &str, what: &str) -> PyErr {
+    PyTypeError::new_err(format!("a {what} ({kind}) does not pickle: it is a handle to a key in this process"))
 }
 
 /// A private key.
@@ -99,7 +99,7 @@ impl PrivateKey {
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(pickled("PrivateKey"))
+        Err(pickled(self.kind(), "PrivateKey"))
     }
 }
 
@@ -162,6 +162,6 @@ impl PublicKey {
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(pickled("PublicKey"))
+        Err(pickled(self.kind(), "PublicKey"))
     }
 }

@@ -21,7 +21,7 @@ pub fn signed<T: Send>(py: Python<'_>, key: &PrivateKey, run: impl Send + FnOnce
 
 /// Signs a request by the profile in which Ojak sends.
 #[pyfunction]
-#[pyo3(signature = (key, key_id, scheme, method, url, digest, now_s, headers = None))]
+#[pyo3(signature = (key, key_id, scheme, method, url, digest, now_s, headers = None, *, accept_signature = None))]
 #[allow(clippy::too_many_arguments)]
 pub fn sign<'py>(
     py: Python<'py>,
@@ -33,6 +33,7 @@ pub fn sign<'py>(
     digest: Option<&BodyDigest>,
     now_s: i64,
     headers: Option<&Bound<'py, PyAny>>,
+    accept_signature: Option<&Bound<'py, PyString>>,
 ) -> PyResult<Vec<(&'static str, String)>> {
     let refuse = |refused| signature_refused(py, &refused);
     let scheme = Scheme::named(&argument(scheme, Reason::InvalidParam, "scheme")?).map_err(refuse)?;
@@ -41,7 +42,15 @@ pub fn sign<'py>(
     let url = argument(url, Reason::InvalidUrl, "URL")?;
     let headers = headers.map(Headers::read).transpose()?.unwrap_or_default();
     let covered = headers.pairs();
-    let outgoing =
-        Outgoing { method: &method, url: &url, digest: digest.map(|digest| &digest.0), covered: &covered, now_s };
+    let accept =
+        accept_signature.map(|text| argument(text, Reason::MalformedSignature, "Accept-Signature")).transpose()?;
+    let outgoing = Outgoing {
+        method: &method,
+        url: &url,
+        digest: digest.map(|digest| &digest.0),
+        covered: &covered,
+        now_s,
+        accept_signature: accept.as_deref(),
+    };
     signed(py, key, || profile::sign(&key.0, &key_id, scheme, &outgoing))
 }

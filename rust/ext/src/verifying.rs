@@ -177,8 +177,38 @@ pub fn verify<'py>(
     let url = argument(url, Reason::InvalidUrl, "URL")?;
     let headers = Headers::read(headers)?;
     let fields = headers.pairs();
-    let scheme = scheme.map(Scheme::named).transpose().map_err(refuse)?;
     let message = Message::request(&method, &url, &fields, body).map_err(refuse)?;
+    run(py, resolve, policy, scheme, |resolver, policy, scheme| {
+        ojak_httpsig::verify(&message, resolver, policy, now_s, scheme, label)
+    })
+}
+
+/// Verifies a message, request or response.
+#[pyfunction]
+#[pyo3(signature = (message, resolve, *, now_s, policy = None, scheme = None, label = None))]
+pub fn verify_message(
+    py: Python<'_>,
+    message: &crate::message::Message,
+    resolve: Bound<'_, PyAny>,
+    now_s: i64,
+    policy: Option<&Policy>,
+    scheme: Option<&str>,
+    label: Option<&str>,
+) -> PyResult<Verified> {
+    run(py, resolve, policy, scheme, |resolver, policy, scheme| {
+        message.0.with(&[], |core| ojak_httpsig::verify(core, resolver, policy, now_s, scheme, label))
+    })
+}
+
+fn run<'py>(
+    py: Python<'py>,
+    resolve: Bound<'py, PyAny>,
+    policy: Option<&Policy>,
+    scheme: Option<&str>,
+    verify: impl FnOnce(&mut Resolver<'py>, &policy::Policy, Option<Scheme>) -> Outcome<policy::Verified>,
+) -> PyResult<Verified> {
+    let refuse = |refused| signature_refused(py, &refused);
+    let scheme = scheme.map(Scheme::named).transpose().map_err(refuse)?;
     let default;
     let policy = if let Some(policy) = policy {
         &policy.0
@@ -187,7 +217,7 @@ pub fn verify<'py>(
         &default
     };
     let mut resolver = Resolver { function: resolve, raised: None };
-    let outcome = ojak_httpsig::verify(&message, &mut resolver, policy, now_s, scheme, label);
+    let outcome = verify(&mut resolver, policy, scheme);
     match (outcome, resolver.raised) {
         (_, Some(error)) => Err(error),
         (Ok(verified), None) => Ok(Verified(verified)),

@@ -118,11 +118,11 @@ fn position(names: &[&str], name: &str) -> Option<i64> {
     names.iter().position(|known| *known == name).and_then(|index| i64::try_from(index).ok())
 }
 
-fn digits(text: &str, width: usize) -> Option<i64> {
+pub(crate) fn digits(text: &str, width: usize) -> Option<i64> {
     (text.len() == width && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
-fn seconds(year: i64, month: i64, day: i64, clock: &str) -> Option<i64> {
+pub(crate) fn seconds(year: i64, month: i64, day: i64, clock: &str) -> Option<i64> {
     let mut parts = clock.split(':');
     let (hour, minute, second) = (digits(parts.next()?, 2)?, digits(parts.next()?, 2)?, digits(parts.next()?, 2)?);
     // 60 is a leap second.

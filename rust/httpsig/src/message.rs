@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use crate::error::{Outcome, Reason, Refused, quoted};
-use crate::target::Target;
+use crate::target::{MAX_URL_BYTES, Target};
 
 /// The most header fields that a message may have.
 pub const MAX_FIELDS: usize = 256;
@@ -23,6 +23,8 @@ pub enum Start<'a> {
         method: &'a str,
         /// The target.
         target: Target<'a>,
+        /// The target as it stands in the request line, where that is not path and query (absolute-form, say).
+        raw: Option<&'a str>,
     },
     /// A response, with the request that it answers if that is known.
     Response {
@@ -55,8 +57,36 @@ impl<'a> Message<'a> {
         check_method(method)?;
         let target = Target::parse(url)?;
         check_fields(fields)?;
-        let start = Start::Request { method, target };
+        let start = Start::Request { method, target, raw: None };
         Ok(Self { start, fields: Cow::Borrowed(fields), trailers: Cow::Borrowed(&[]), body })
+    }
+
+    /// The same request with the target as it stands in the request line.
+    ///
+    /// # Errors
+    /// `invalid_url` for one with spaces, control or non-ASCII characters.
+    pub fn with_raw_target(mut self, text: &'a str) -> Outcome<Self> {
+        if text.is_empty() || text.len() > MAX_URL_BYTES || !text.bytes().all(|b| (0x21..=0x7e).contains(&b)) {
+            return Err(Refused::new(
+                Reason::InvalidUrl,
+                format!("the request target {} is not 1 to {MAX_URL_BYTES} printable ASCII characters", quoted(text)),
+            ));
+        }
+        if let Start::Request { raw, .. } = &mut self.start {
+            *raw = Some(text);
+        }
+        Ok(self)
+    }
+
+    /// Appends the request target, as it stands in the request line; nothing for a response.
+    pub(crate) fn push_request_target(&self, out: &mut String, without_query: bool) {
+        let Start::Request { target, raw, .. } = &self.start else { return };
+        match raw {
+            Some(raw) if without_query => out.push_str(raw.split_once('?').map_or(*raw, |(before, _)| before)),
+            Some(raw) => out.push_str(raw),
+            None if without_query => out.push_str(target.path),
+            None => target.push_request_target(out),
+        }
     }
 
     /// A response, checked like a request.

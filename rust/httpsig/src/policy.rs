@@ -135,13 +135,13 @@ impl Policy {
 
     /// Checks when a signature was made and until when it is good.
     pub(crate) fn check_time(&self, made_s: Option<i64>, expires_s: Option<i64>, now_s: i64) -> Outcome<()> {
-        if let Some(expires_s) = expires_s {
-            if expires_s < now_s.saturating_sub(self.max_skew_s) {
-                return Err(Refused::new(
-                    Reason::Expired,
-                    format!("the signature was good until {expires_s}, which is more than {} s ago", self.max_skew_s),
-                ));
-            }
+        if let Some(expires_s) = expires_s
+            && expires_s < now_s.saturating_sub(self.max_skew_s)
+        {
+            return Err(Refused::new(
+                Reason::Expired,
+                format!("the signature was good until {expires_s}, which is more than {} s ago", self.max_skew_s),
+            ));
         }
         let Some(made_s) = made_s else { return Ok(()) };
         if made_s > now_s.saturating_add(self.max_skew_s) {
@@ -150,16 +150,16 @@ impl Policy {
                 format!("the signature was made at {made_s}, which is more than {} s ahead", self.max_skew_s),
             ));
         }
-        if let Some(max_age_s) = self.max_age_s {
-            if made_s < now_s.saturating_sub(max_age_s).saturating_sub(self.max_skew_s) {
-                return Err(Refused::new(
-                    Reason::Stale,
-                    format!(
-                        "the signature was made at {made_s}, more than {max_age_s} s and {} s of skew ago",
-                        self.max_skew_s
-                    ),
-                ));
-            }
+        if let Some(max_age_s) = self.max_age_s
+            && made_s < now_s.saturating_sub(max_age_s).saturating_sub(self.max_skew_s)
+        {
+            return Err(Refused::new(
+                Reason::Stale,
+                format!(
+                    "the signature was made at {made_s}, more than {max_age_s} s and {} s of skew ago",
+                    self.max_skew_s
+                ),
+            ));
         }
         Ok(())
     }

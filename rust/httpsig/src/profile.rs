@@ -6,7 +6,7 @@ use crate::date;
 use crate::digest::BodyDigest;
 use crate::error::{Outcome, Reason, Refused};
 use crate::key::{KeyKind, PrivateKey};
-use crate::message::{Field, Message};
+use crate::message::{Field, Message, Start};
 use crate::policy::Scheme;
 use crate::rfc9421::{self, Component, ParamValue, Rfc9421Request};
 use crate::target::Target;
@@ -27,6 +27,8 @@ pub struct Outgoing<'a> {
     pub covered: &'a [Field<'a>],
     /// The time of the signature, in seconds since 1970.
     pub now_s: i64,
+    /// The value of an `Accept-Signature` to answer, by RFC 9421.
+    pub accept_signature: Option<&'a str>,
 }
 
 /// Signs a request. Answers the header fields to send, in order: Host, Date, the digest, the signature. The caller's
@@ -42,6 +44,9 @@ pub fn sign(
 ) -> Outcome<Vec<(&'static str, String)>> {
     let target = Target::parse(outgoing.url)?;
     let date = date::format(outgoing.now_s)?;
+    if outgoing.accept_signature.is_some() && scheme == Scheme::Cavage {
+        return Err(Refused::new(Reason::InvalidParam, "an Accept-Signature is answered by RFC 9421, not by cavage"));
+    }
     if let Some((name, _)) = outgoing.covered.iter().find(|(name, _)| is_own(name)) {
         return Err(Refused::new(
             Reason::InvalidParam,
@@ -133,12 +138,60 @@ fn sign_rfc9421(
         }
     }
     let algorithm = key.default_algorithm();
-    let params = [
-        ("created", ParamValue::Integer(outgoing.now_s)),
-        ("keyid", ParamValue::String(key_id)),
-        // Always named: some receivers need it, and others guess another hash for large keys.
-        ("alg", ParamValue::String(algorithm.as_str())),
-    ];
-    let request = Rfc9421Request { label: LABEL, algorithm, components: &components, params: &params, append: false };
+    let Some(accept) = outgoing.accept_signature else {
+        let params = [
+            ("created", ParamValue::Integer(outgoing.now_s)),
+            ("keyid", ParamValue::String(key_id)),
+            // Always named: some receivers need it, and others guess another hash for large keys.
+            ("alg", ParamValue::String(algorithm.as_str())),
+        ];
+        let request =
+            Rfc9421Request { label: LABEL, algorithm, components: &components, params: &params, append: false };
+        return rfc9421::sign(message, key, &request);
+    };
+    let mut asked = rfc9421::answer(accept, key_id, algorithm, outgoing.now_s)?;
+    // Never less than the profile: who asks for little must not get a signature that fits another request.
+    for component in components {
+        if !asked.components.contains(&component) {
+            asked.components.push(component);
+        }
+    }
+    let params: Vec<_> = asked.params.iter().map(|(name, value)| (name.as_str(), value.into())).collect();
+    let request = Rfc9421Request {
+        label: &asked.label,
+        algorithm,
+        components: &asked.components,
+        params: &params,
+        append: false,
+    };
     rfc9421::sign(message, key, &request)
+}
+
+/// Fields that a signer adds to a request that lacks them: `host`, `date`, `digest`, `content-digest`.
+///
+/// # Errors
+/// `invalid_param` for another name.
+pub fn added_fields(message: &Message<'_>, names: &[&str], now_s: i64) -> Outcome<Vec<(&'static str, String)>> {
+    let mut out = Vec::with_capacity(names.len());
+    for name in names {
+        let body = message.body.unwrap_or_default();
+        let field = match (*name, &message.start) {
+            ("host", Start::Request { target, .. }) => ("Host", target.authority.clone().into_owned()),
+            ("date", _) => ("Date", date::format(now_s)?),
+            ("digest", _) => ("Digest", BodyDigest::new(body).digest),
+            ("content-digest", _) => ("Content-Digest", BodyDigest::new(body).content_digest),
+            _ => {
+                return Err(Refused::new(
+                    Reason::InvalidParam,
+                    format!(
+                        "{name} cannot be added to such a message; host, date, digest or content-digest is allowed"
+                    ),
+                ));
+            }
+        };
+        if message.values(name).next().is_none() {
+            out.push(field);
+        }
+    }
+    Ok(out)
 }

@@ -88,11 +88,24 @@ impl<'a> Target<'a> {
         out
     }
 
-    /// The same target without its query: the way some servers sign a GET.
+    /// The query with its question mark, a lone one if there is none: the value of `@query`.
     #[must_use]
-    pub fn without_query(&self) -> Self {
-        Self { query: None, ..self.clone() }
+    pub fn query_component(&self) -> String {
+        let mut out = String::from("?");
+        out.push_str(self.query.unwrap_or_default());
+        out
     }
+}
+
+/// The scheme and the authority of a URL, whatever stands after them.
+///
+/// # Errors
+/// `invalid_url`.
+pub fn origin(url: &str) -> Outcome<(&'static str, Cow<'_, str>)> {
+    let (scheme, rest, default_port) = split_scheme(url)?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, _) = rest.split_at(end);
+    Ok((scheme, authority_of(url, authority, default_port)?))
 }
 
 fn split_scheme(url: &str) -> Outcome<(&'static str, &str, &'static str)> {

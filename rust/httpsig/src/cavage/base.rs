@@ -4,8 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::error::{Outcome, Reason, Refused, quoted};
-use crate::message::{Message, Start, is_token, joined};
-use crate::target::Target;
+use crate::message::{Message, is_token, joined};
 
 /// The most names that a signature may cover.
 pub const MAX_COVERED: usize = 64;
@@ -19,6 +18,8 @@ pub struct Covered {
     pub expires_s: Option<i64>,
     /// Whether (created) and (expires) may be covered: not with an algorithm that begins with rsa, hmac or ecdsa.
     pub times_allowed: bool,
+    /// Whether (request-target) leaves out the query, as some servers sign a GET.
+    pub without_query: bool,
 }
 
 /// Builds the signing string over names, which are in lower case.
@@ -29,7 +30,6 @@ pub struct Covered {
 /// parameter, `algorithm_mismatch` where those are not allowed, `invalid_header` for a value outside ASCII.
 pub fn signing_string<'n>(
     message: &Message<'_>,
-    target: Option<&Target<'_>>,
     names: impl Iterator<Item = &'n str> + Clone,
     covered: Covered,
 ) -> Outcome<String> {
@@ -48,7 +48,7 @@ pub fn signing_string<'n>(
         out.push_str(name);
         out.push_str(": ");
         match name {
-            "(request-target)" => push_request_target(&mut out, message, target)?,
+            "(request-target)" => push_request_target(&mut out, message, covered.without_query)?,
             "(created)" => push_time(&mut out, name, covered.created_s, covered)?,
             "(expires)" => push_time(&mut out, name, covered.expires_s, covered)?,
             _ if is_token(name) => {
@@ -72,13 +72,13 @@ pub fn signing_string<'n>(
     Ok(out)
 }
 
-fn push_request_target(out: &mut String, message: &Message<'_>, target: Option<&Target<'_>>) -> Outcome<()> {
-    let Start::Request { method, target: own } = &message.start else {
+fn push_request_target(out: &mut String, message: &Message<'_>, without_query: bool) -> Outcome<()> {
+    let Some(method) = message.method() else {
         return Err(Refused::new(Reason::InvalidComponent, "(request-target) is of requests, not of responses"));
     };
     out.extend(method.chars().map(|c| c.to_ascii_lowercase()));
     out.push(' ');
-    target.unwrap_or(own).push_request_target(out);
+    message.push_request_target(out, without_query);
     Ok(())
 }
 

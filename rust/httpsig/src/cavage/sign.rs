@@ -32,7 +32,12 @@ pub struct CavageRequest<'a> {
 
 impl CavageRequest<'_> {
     fn covered(&self) -> Covered {
-        Covered { created_s: self.created_s, expires_s: self.expires_s, times_allowed: times_allowed(self.algorithm) }
+        Covered {
+            created_s: self.created_s,
+            expires_s: self.expires_s,
+            times_allowed: times_allowed(self.algorithm),
+            without_query: false,
+        }
     }
 
     /// The algorithm behind the name.
@@ -72,10 +77,10 @@ impl CavageRequest<'_> {
     /// As [`signing_string`].
     pub fn base(&self, message: &Message<'_>) -> Outcome<String> {
         if self.headers.iter().all(|name| is_lower(name)) {
-            return signing_string(message, None, self.headers.iter().copied(), self.covered());
+            return signing_string(message, self.headers.iter().copied(), self.covered());
         }
         let lowered: Vec<String> = self.headers.iter().map(|name| name.to_ascii_lowercase()).collect();
-        signing_string(message, None, lowered.iter().map(String::as_str), self.covered())
+        signing_string(message, lowered.iter().map(String::as_str), self.covered())
     }
 }
 

@@ -28,11 +28,12 @@ pub fn verify<R: Resolve>(message: &Message<'_>, resolver: &mut R, policy: &Poli
         created_s: params.created_s,
         expires_s: params.expires_s,
         times_allowed: params.algorithm.as_deref().is_none_or(times_allowed),
+        without_query: false,
     };
     if policy.coverage == Coverage::ActivityPub {
         check_coverage(message, covers)?;
     }
-    let base = signing_string(message, None, params.headers.iter().map(AsRef::as_ref), covered)?;
+    let base = signing_string(message, params.headers.iter().map(AsRef::as_ref), covered)?;
     let made_s = if covers("(created)") {
         params.created_s
     } else if covers("date") {
@@ -52,10 +53,11 @@ pub fn verify<R: Resolve>(message: &Message<'_>, resolver: &mut R, policy: &Poli
     let algorithm = CavageRequest::algorithm_for(params.algorithm.as_deref(), key.kind())?;
     let mut queryless = false;
     if let Err(refused) = key.verify(algorithm, base.as_bytes(), &signature) {
-        let Some(bare) = bare_target(message, policy).filter(|_| refused.reason == Reason::SignatureMismatch) else {
+        if refused.reason != Reason::SignatureMismatch || !may_leave_out_query(message, policy) {
             return Err(refused);
-        };
-        let base = signing_string(message, Some(&bare), params.headers.iter().map(AsRef::as_ref), covered)?;
+        }
+        let covered = Covered { without_query: true, ..covered };
+        let base = signing_string(message, params.headers.iter().map(AsRef::as_ref), covered)?;
         key.verify(algorithm, base.as_bytes(), &signature).map_err(|_| refused)?;
         queryless = true;
     }
@@ -97,12 +99,8 @@ fn check_coverage(message: &Message<'_>, covers: impl Fn(&str) -> bool) -> Outco
     Ok(())
 }
 
-/// The target without its query, where the policy lets a GET be signed so.
-fn bare_target<'m>(message: &'m Message<'_>, policy: &Policy) -> Option<crate::target::Target<'m>> {
-    match &message.start {
-        Start::Request { method, target } if policy.queryless && *method == "GET" && target.query.is_some() => {
-            Some(target.without_query())
-        }
-        _ => None,
-    }
+/// Whether the policy lets this message be signed without its query.
+fn may_leave_out_query(message: &Message<'_>, policy: &Policy) -> bool {
+    policy.queryless
+        && matches!(&message.start, Start::Request { method, target, .. } if *method == "GET" && target.query.is_some())
 }

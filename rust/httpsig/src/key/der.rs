@@ -31,6 +31,16 @@ pub enum KeyType {
     P256,
 }
 
+/// What a PKCS#8 private key holds.
+pub struct Pkcs8<'a> {
+    /// The type of the key.
+    pub key_type: KeyType,
+    /// The key bytes.
+    pub key: &'a [u8],
+    /// The public key, which version 2 may carry.
+    pub public: Option<&'a [u8]>,
+}
+
 struct Reader<'a>(&'a [u8]);
 
 fn broken() -> Refused {
@@ -89,8 +99,8 @@ pub fn spki(der: &[u8]) -> Outcome<(KeyType, &[u8])> {
     }
 }
 
-/// The type, the key bytes and, in version 2, the public key of a PKCS#8 PrivateKeyInfo (RFC 5958).
-pub fn pkcs8(der: &[u8]) -> Outcome<(KeyType, &[u8], Option<&[u8]>)> {
+/// What a PKCS#8 PrivateKeyInfo holds (RFC 5958).
+pub fn pkcs8(der: &[u8]) -> Outcome<Pkcs8<'_>> {
     let mut outer = Reader(der);
     let mut inner = Reader(outer.take(SEQUENCE)?);
     outer.end()?;
@@ -107,7 +117,7 @@ pub fn pkcs8(der: &[u8]) -> Outcome<(KeyType, &[u8], Option<&[u8]>)> {
         _ => None,
     };
     inner.end()?;
-    Ok((key_type, key, public))
+    Ok(Pkcs8 { key_type, key, public })
 }
 
 /// The seed in the key bytes of an Ed25519 PKCS#8 (RFC 8410: an OCTET STRING in an OCTET STRING).

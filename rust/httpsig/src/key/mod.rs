@@ -3,7 +3,7 @@
 
 mod algorithm;
 mod der;
-mod multikey;
+pub(crate) mod multikey;
 mod pem;
 mod private;
 mod public;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Multikey (FEP-521a): a multibase text of a multicodec prefix and key bytes. Base58btc (`z`) and base64url (`u`).
+//! Multikey (FEP-521a): a multibase text, in base58btc, of a multicodec prefix and key bytes.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use zeroize::Zeroizing;
 
 use crate::error::{Outcome, Reason, Refused};
@@ -57,7 +55,7 @@ pub fn ed25519_secret(seed: &[u8]) -> Zeroizing<String> {
     Zeroizing::new(base58_multibase(&bytes))
 }
 
-/// Decodes a multibase text of base58btc (`z`) or base64url without padding (`u`).
+/// Decodes a multibase text of base58btc (`z`), the only alphabet that FEP-521a and eddsa-jcs-2022 allow.
 ///
 /// # Errors
 /// `malformed_key`.
@@ -68,16 +66,8 @@ pub fn multibase(text: &str) -> Outcome<Zeroizing<Vec<u8>>> {
             text.len()
         )));
     }
-    if let Some(digits) = text.strip_prefix('z') {
-        return base58(digits).ok_or_else(|| malformed("the multibase text has a character that is not of base58btc"));
-    }
-    match text.strip_prefix('u') {
-        Some(digits) => URL_SAFE_NO_PAD
-            .decode(digits)
-            .map(Zeroizing::new)
-            .map_err(|_| malformed("the multibase text is not base64url without padding")),
-        None => Err(malformed("a multibase text begins with z (base58btc) or u (base64url)")),
-    }
+    let digits = text.strip_prefix('z').ok_or_else(|| malformed("a multibase text of base58btc begins with z"))?;
+    base58(digits).ok_or_else(|| malformed("the multibase text has a character that is not of base58btc"))
 }
 
 fn base58(text: &str) -> Option<Zeroizing<Vec<u8>>> {

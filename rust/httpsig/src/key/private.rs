@@ -64,19 +64,20 @@ impl PrivateKey {
     /// # Errors
     /// As [`PrivateKey::from_pem`].
     pub fn from_pkcs8(pkcs8: &[u8]) -> Outcome<Self> {
-        match der::pkcs8(pkcs8)? {
-            (KeyType::Rsa, key, _) => Self::from_rsa(key, None),
-            (KeyType::RsaPss, key, _) => Self::from_rsa(key, Some(Algorithm::RsaPssSha512)),
-            (KeyType::Ed25519, key, public) => {
-                let seed = der::ed25519_seed(key)?;
-                match public {
+        let held = der::pkcs8(pkcs8)?;
+        match held.key_type {
+            KeyType::Rsa => Self::from_rsa(held.key, None),
+            KeyType::RsaPss => Self::from_rsa(held.key, Some(Algorithm::RsaPssSha512)),
+            KeyType::Ed25519 => {
+                let seed = der::ed25519_seed(held.key)?;
+                match held.public {
                     None => Self::from_ed25519_seed(seed),
                     Some(public) => Ed25519KeyPair::from_seed_and_public_key(seed, public)
                         .map(|pair| Self { pair: Pair::Ed25519(pair), bits: 256, pinned: None })
                         .map_err(|_| malformed("the Ed25519 key's private and public halves do not belong together")),
                 }
             }
-            (KeyType::P256, ..) => EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8)
+            KeyType::P256 => EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8)
                 .map(|pair| Self { pair: Pair::P256(pair), bits: 256, pinned: None })
                 .map_err(|_| malformed("the key's bytes are not those of a P-256 private key")),
         }

@@ -18,29 +18,33 @@ use crate::key::{Algorithm, KeyKind, MAX_RSA_BITS, MIN_LEGACY_RSA_BITS};
 
 /// The encodings of the points of small order of Ed25519, without their sign bit: a signature by such a "key" fits
 /// any message.
-const SMALL_ORDER: [[u8; 32]; 7] = {
-    let mut points = [[0; 32]; 7];
-    points[1][0] = 1;
-    points[2] = [
+const SMALL_ORDER: [[u8; 32]; 7] = [
+    [0; 32],
+    {
+        let mut one = [0; 32];
+        one[0] = 1;
+        one
+    },
+    [
         0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0, 0xd5, 0xdf,
         0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05,
-    ];
-    points[3] = [
+    ],
+    [
         0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f, 0x2a, 0x20,
         0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a,
-    ];
-    let mut index = 4;
-    while index < 7 {
-        points[index] = [0xff; 32];
-        points[index][31] = 0x7f;
-        index += 1;
-    }
-    // p - 1, p and p + 1.
-    points[4][0] = 0xec;
-    points[5][0] = 0xed;
-    points[6][0] = 0xee;
-    points
-};
+    ],
+    near_p(0xec),
+    near_p(0xed),
+    near_p(0xee),
+];
+
+/// A number next to the field's prime p = 2²⁵⁵ - 19, whose lowest byte is 0xed.
+const fn near_p(lowest: u8) -> [u8; 32] {
+    let mut number = [0xff; 32];
+    number[0] = lowest;
+    number[31] = 0x7f;
+    number
+}
 
 /// A public key to verify with.
 pub struct PublicKey {

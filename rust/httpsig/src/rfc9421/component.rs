@@ -160,6 +160,19 @@ impl<'a> Component<'a> {
         Ok(())
     }
 
+    /// The same component, holding its own text.
+    pub(crate) fn into_owned(self) -> Component<'static> {
+        let params = self.params.into_iter().map(|param| match param {
+            Param::Key(key) => Param::Key(Cow::Owned(key.into_owned())),
+            Param::Name(name) => Param::Name(Cow::Owned(name.into_owned())),
+            Param::Sf => Param::Sf,
+            Param::Bs => Param::Bs,
+            Param::Tr => Param::Tr,
+            Param::Req => Param::Req,
+        });
+        Component { name: Cow::Owned(self.name.into_owned()), params: params.collect() }
+    }
+
     /// Whether the component has the parameter `;req`.
     pub(crate) fn of_request(&self) -> bool {
         self.params.contains(&Param::Req)

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! RFC 9421, HTTP Message Signatures.
 
+mod accept;
 mod base;
 mod component;
 mod sign;
 mod value;
 mod verify;
 
+pub use accept::{Asked, AskedValue, answer};
 pub use base::{canonical_labels, signature_base};
 pub use component::{Component, Param};
 pub use sign::{ParamValue, Rfc9421Request, Signed, inner_list, sign};

@@ -45,7 +45,13 @@ fn push_own(out: &mut String, message: &Message<'_>, component: &Component<'_>) 
             let _ = write!(out, "{status}");
             Ok(())
         }
-        (Start::Request { method, target }, name) if name != "@status" => push_derived(out, method, target, component),
+        (Start::Request { .. }, "@request-target") => {
+            message.push_request_target(out, false);
+            Ok(())
+        }
+        (Start::Request { method, target, .. }, name) if name != "@status" => {
+            push_derived(out, method, target, component)
+        }
         (_, name) => Err(invalid(format!("{name} does not go with such a message"))),
     }
 }
@@ -56,7 +62,6 @@ fn push_derived(out: &mut String, method: &str, target: &Target<'_>, component: 
         "@target-uri" => target.push_target_uri(out),
         "@authority" => out.push_str(&target.authority),
         "@scheme" => out.push_str(target.scheme),
-        "@request-target" => target.push_request_target(out),
         "@path" => out.push_str(target.path),
         "@query" => {
             out.push('?');
