@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ojak demo`: the main job, to be watched."""
+
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+import click
+
+from ojak.demo.cast import FULL_CAST
+from ojak.demo.progress import Progress
+from ojak.demo.run import DemoPlan, run_demo
+from ojak.demo.table import as_json as json_of
+from ojak.demo.table import as_text
+from ojak.supervisor.exits import ExitCode
+
+_ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@click.command("demo")
+@click.option(
+    "--hosts",
+    type=click.IntRange(10, 5000),
+    default=FULL_CAST,
+    show_default=True,
+    help="To how many hosts; of few, the rare sorts are missing.",
+)
+@click.option("--keep", is_flag=True, help="Keep the queue, the ledger, the keys and the log, and say where.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to standard error.")
+def demo(*, hosts: int, keep: bool, as_json: bool) -> int:
+    r"""Send real activities to a farm of mock hosts, and account for every delivery.
+
+    Some hosts are slow, refuse, know only one signature scheme, limit their rate, restart, or are dead. Everything goes
+    through a supervisor with two workers on an embedded MongoDB in a fresh folder, and over real sockets on loopback.
+    It ends when each delivery to a living host is settled.
+
+    \b
+    Exit codes: 0 nothing lost, double, unverified or over the limit · 1 something was, or it could not run
+    130 interrupted.
+    """
+    progress = Progress(sys.stderr)
+    with _interruptible(progress):
+        result = run_demo(DemoPlan(hosts=hosts, keep=keep), progress)
+    click.echo(json.dumps(json_of(result)) if as_json else as_text(result))
+    return int(ExitCode.OK if result.clean else ExitCode.FAILURE)
+
+
+@contextmanager
+def _interruptible(progress: Progress) -> Iterator[None]:
+    """The first wish to end ends what runs, in order; more of them change nothing, so that nothing is left behind."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        for other in _ENDS:
+            signal.signal(other, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in _ENDS}
+    try:
+        yield
+    except KeyboardInterrupt:
+        progress.say("interrupted: everything that ran has ended")
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
