@@ -17,6 +17,7 @@ from ojak.supervisor.exits import ExitCode, exit_code_of
 COMMANDS: Final = MappingProxyType(
     {
         "bench": "Measure what a delivery costs here.",
+        "demo": "Watch real activities go to two hundred hosts, every signature checked.",
         "farm": "Serve thousands of mock inboxes that verify and count what arrives.",
         "keys": "Make senders' keys.",
         "send": "Queue one activity for some inboxes.",
@@ -71,8 +72,12 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; answers the exit code (docs/running.md lists them)."""
     try:
-        code = cli.main(args=None if arguments is None else list(arguments), prog_name="ojak", standalone_mode=False)
+        # Not by the group's own `main`, which ends the process at a closed pipe.
+        with cli.make_context("ojak", list(sys.argv[1:] if arguments is None else arguments)) as context:
+            code = cli.invoke(context)
         sys.stdout.flush()
+    except click.exceptions.Exit as answered:
+        return answered.exit_code
     except OjakError as error:
         for line in str(error).splitlines():
             print(f"ojak: {line}", file=sys.stderr)
