@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line finds its commands, answers in words, and ends quietly."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from ojak import cli as package
+from ojak.cli.main import COMMANDS, main
+from ojak.signing import FolderSenderKeys
+
+SENDER = "https://a.test/users/alice"
+NOT_COMMANDS = {"__init__", "main", "where"}
+
+
+def test_each_file_is_a_command_and_each_command_has_its_line() -> None:
+    files = {path.stem for path in Path(package.__path__[0]).glob("*.py")} - NOT_COMMANDS
+    assert set(COMMANDS) == files
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_each_command_loads_and_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from importlib import import_module
+
+    command = getattr(import_module(f"ojak.cli.{name}"), name)
+    assert isinstance(command, click.Command)
+    if name != "supervisor":  # which becomes another program
+        assert main([name, "--help"]) == 0
+        assert "Usage: ojak" in capsys.readouterr().out
+
+
+def test_help_loads_no_command() -> None:
+    code = (
+        "import sys\nfrom ojak.cli.main import main\nassert main(['--help']) == 0\n"
+        "assert not {'ojak.farm', 'ojak.deliverer', 'aiohttp', 'pymongo', 'pydantic'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "Usage: ojak"),
+        (["nope"], 2, "No such command 'nope'"),
+        (["send", "--nope"], 2, "No such option"),
+        (["send", "--sender", SENDER], 2, "ojak: no inbox is given"),
+        (["send", "none.json", "--sender", SENDER, "--inbox", "https://b.test/i"], 2, "ojak: activity is 'none.json'"),
+        (["keys", "generate", SENDER], 2, "ojak: keys is not given"),
+        (["keys", "generate", "alice", "--keys", "k"], 2, "ojak: sender is 'alice'; allowed is the id of an actor"),
+        (["keys", "generate", SENDER, "--keys", "/proc/none"], 1, "ojak: keys folder '/proc/none' cannot be written"),
+    ],
+)
+def test_mistakes_are_said_and_have_codes(
+    *,
+    arguments: list[str],
+    code: int,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == code
+    said = capsys.readouterr()
+    assert words in said.err + said.out
+
+
+def test_keys_are_made_once_and_their_public_halves_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["keys", "generate", SENDER, "--keys", str(tmp_path)]
+    assert main([*arguments, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    ring = FolderSenderKeys(tmp_path).load(SENDER)
+    assert ring.ed25519 is not None
+    assert [key["id"] for key in shown["keys"]] == [f"{SENDER}#main-key", f"{SENDER}#ed25519-key"]
+    assert shown["keys"][0]["publicKeyPem"] == ring.rsa.key.public_pem()
+    assert "PRIVATE" not in json.dumps(shown)
+    assert main(arguments) == 1
+    assert "has a key already" in capsys.readouterr().err
+    assert main([*arguments, "--replace"]) == 0
+
+
+def test_a_reader_that_has_read_enough_is_no_error(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "ojak", "keys", "generate", SENDER, "--keys", str(tmp_path)]
+    ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert ended.returncode == 141
+    assert ended.stderr == b""
