@@ -7,14 +7,15 @@ from time import time
 
 import orjson
 
-from ojak._ojak import verify
-from ojak.errors import SigningError
+from ojak._ojak import Verified, verify
 from ojak.farm.arrival import VERIFIED
 from ojak.farm.request import Head
 from ojak.farm.senders import KnownSenders
+from ojak.signing.errors import SignatureRefused
 from ojak.signing.scheme import Scheme
 
 _KEPT_BODIES = 4096
+_KEY_MAY_HAVE_CHANGED = frozenset({"signature_mismatch", "algorithm_mismatch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Finding:
     verdict: str
 
 
-UNSIGNED = Finding(None, "", "no-signature")
+UNSIGNED = Finding(None, "", "missing_signature")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +59,24 @@ class Inspector:
 
     def signature(self, head: Head, url: str, body: bytes) -> Finding:
         """Verify the signature and the digest that it covers."""
+        senders = self._senders
+        senders.asked = ""
         try:
-            found = verify(head.method, url, head.fields, body, self._senders.find, now_s=int(time()))
-        except SigningError as error:
+            try:
+                found = self._verify(head, url, body)
+            except SignatureRefused as error:
+                if error.reason not in _KEY_MAY_HAVE_CHANGED or not senders.refresh(senders.asked):
+                    raise
+                found = self._verify(head, url, body)
+        except SignatureRefused as error:
             scheme = claimed_scheme(head.fields)
             if scheme is None:
                 return UNSIGNED
-            return Finding(scheme, "", str(getattr(error, "reason", "refused")))
+            return Finding(scheme, senders.asked, error.reason)
         return Finding(Scheme(found.scheme), found.key_id, VERIFIED)
+
+    def _verify(self, head: Head, url: str, body: bytes) -> Verified:
+        return verify(head.method, url, head.fields, body, self._senders.find, now_s=int(time()))
 
     def contents(self, body: bytes) -> Contents:
         """Name a body's activity."""

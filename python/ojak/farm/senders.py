@@ -4,36 +4,41 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic
-from urllib.parse import quote
 
 import orjson
 
 from ojak._ojak import PrivateKey, PublicKey
 from ojak.errors import SigningError
 from ojak.farm.errors import FarmError
+from ojak.signing.folder import FolderSenderKeys
 
 RECHECK_S = 1.0
 """A key that was not there is looked for again after this long, so that unknown names cost no look-up a request."""
 _MAX_MISSING = 10_000
 _MAX_FILE_BYTES = 65_536
-_SUFFIXES = {"main-key": ".pem", "ed25519-key": ".ed25519.pem"}
+_FRAGMENTS = ("main-key", "ed25519-key")
 
 
 class KnownSenders:
     """Looks keys up by their id: in what it was given, then in folders of PEM files named by sender.
 
-    A folder holds `<percent-encoded sender>.pem` (key id `sender#main-key`) and `….ed25519.pem` (`sender#ed25519-key`),
-    public or private. Of a private one only the public half is kept.
+    A folder is one of `FolderSenderKeys`, but its files may also hold public keys. Of a private key only the public
+    half is kept.
+
+    Attributes:
+        asked: the key id that was last asked for.
     """
 
     def __init__(self, folders: Iterable[Path] = ()) -> None:
-        self._folders = tuple(folders)
+        self.asked = ""
+        kept = tuple(folders)
         self._given: dict[str, PublicKey] = {}
         self._keys: dict[str, PublicKey] = {}
         self._missing: dict[str, float] = {}
-        for folder in self._folders:
+        for folder in kept:
             if not folder.is_dir():
                 raise FarmError(f"keys folder {folder} is no folder; give one that holds PEM files named by sender")
+        self._folders = tuple(FolderSenderKeys(folder) for folder in kept)
 
     def add(self, keys: Mapping[str, str]) -> None:
         """Take keys by id, each a PEM (SPKI).
@@ -74,6 +79,7 @@ class KnownSenders:
 
     def find(self, key_id: str) -> PublicKey | None:
         """The key with this id, or None."""
+        self.asked = key_id
         key = self._keys.get(key_id)
         if key is not None or not self._folders:
             return key
@@ -89,22 +95,28 @@ class KnownSenders:
         self._missing[key_id] = now_s + RECHECK_S
         return None
 
+    def refresh(self, key_id: str) -> bool:
+        """Read a key anew from its folder, as a server does when a signature fails; whether it has changed."""
+        old = self._keys.get(key_id)
+        if old is None or key_id in self._given:
+            return False
+        new = self._load(key_id)
+        if new is None:
+            del self._keys[key_id]
+            return True
+        self._keys[key_id] = new
+        return new.spki_sha256 != old.spki_sha256
+
     def _load(self, key_id: str) -> PublicKey | None:
         sender, _, fragment = key_id.rpartition("#")
-        suffix = _SUFFIXES.get(fragment)
-        if not sender or suffix is None:
+        if fragment not in _FRAGMENTS:
             return None
-        # quoting everything leaves neither a slash nor a name of dots only that could lead out of the folder
-        name = quote(sender, safe="") + suffix
         for folder in self._folders:
             try:
-                with (folder / name).open("rb") as file:
-                    pem = file.read(_MAX_FILE_BYTES)
-            except OSError:
-                continue
-            try:
-                return _public_half(pem)
-            except SigningError:
+                path = folder.paths_of(sender)[_FRAGMENTS.index(fragment)]
+                with path.open("rb") as file:
+                    return _public_half(file.read(_MAX_FILE_BYTES))
+            except (OSError, SigningError):
                 continue
         return None
 
