@@ -14,6 +14,7 @@ from aiohttp import hdrs
 from multidict import CIMultiDict
 from yarl import URL
 
+from ojak.errors import ConfigError
 from ojak.http.connector import CURRENT, Connector, Context, tls_context
 from ojak.http.faults import explain
 from ojak.http.flight import Flight, boot_s
@@ -50,8 +51,9 @@ class _Answer(aiohttp.ClientResponse):
         wire = connection.protocol
         if isinstance(wire, Wire):
             now_s = boot_s()
-            wire.begin(now_s)
-            CURRENT.get().exchanging(wire, now_s)
+            flight = CURRENT.get()
+            wire.begin(flight, now_s)
+            flight.exchanging(wire, now_s)
         return await super().start(connection)
 
 
@@ -73,7 +75,7 @@ class AiohttpTransport:
         keepalive_s: how long an unused connection is kept.
         max_open: how many connections are kept at most; the one unused for longest goes.
 
-    Raises ConfigError if `extra_ca` cannot be used.
+    Raises ConfigError if `extra_ca` or `proxy` cannot be used.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class AiohttpTransport:
         self._loop = asyncio.get_running_loop()
         self._resolver = resolver or Resolver(guard=guard, known=resolver_map, limit_s=dns_s)
         self._owns_resolver = resolver is None
-        self._proxy = None if proxy is None else URL(proxy)
+        self._proxy = None if proxy is None else _proxy_url(proxy)
         self._connect_s = connect_s
         self._read_s = read_s
         self._request_s = request_s
@@ -162,7 +164,7 @@ class AiohttpTransport:
         finally:
             self._flights.discard(flight)
             if flight.wire is not None:
-                flight.wire.end(boot_s())
+                flight.wire.end(flight, boot_s())
 
     async def _exchange(
         self, session: aiohttp.ClientSession, url: URL, request: PostRequest, flight: Flight
@@ -282,7 +284,7 @@ class AiohttpTransport:
 
     def _made(self, wire: Wire) -> None:
         if len(self._open) >= self._max_open:
-            idle = next((other for other in self._open if not other.busy), None)
+            idle = next((other for other in self._open if other.user is None), None)
             if idle is not None:
                 del self._open[idle]
                 idle.close()
@@ -298,7 +300,7 @@ class AiohttpTransport:
         now_s = boot_s()
         for flight in self._flights:
             wire = flight.wire
-            if wire is not None and wire.awaiting:
+            if wire is not None and wire.user is flight and wire.awaiting:
                 silent = now_s - wire.heard_at_s >= self._read_s and not wire.sending()
                 if silent or now_s >= flight.deadline_s:
                     wire.give_up()
@@ -315,6 +317,18 @@ def _target(canonical: str) -> tuple[URL, str]:
     scheme, _, rest = canonical.partition("://")
     authority, slash, target = rest.partition("/")
     return URL.build(scheme=scheme, authority=authority, path=slash + target, encoded=True), authority
+
+
+def _proxy_url(given: str) -> URL:
+    try:
+        url = URL(given)
+        usable = url.scheme in {"http", "https"} and url.host is not None and url.port is not None
+    except ValueError:
+        usable = False
+    if not usable:
+        # It may hold a password, so it is not shown.
+        raise ConfigError("proxy cannot be used; allowed is an http or https URL, such as http://proxy.example:3128")
+    return url
 
 
 def _unsent(error: Exception, flight: Flight, request: PostRequest) -> bool:

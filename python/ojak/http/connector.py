@@ -6,7 +6,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -47,18 +47,30 @@ def tls_context(extra_ca: str | Path | None) -> Context:
 
     Raises ConfigError if the file cannot be used.
     """
+    if extra_ca is None:
+        return _system_context()
+    context = _new_context()
+    try:
+        context.load_verify_locations(cafile=str(extra_ca))
+    except ssl.SSLError as error:
+        raise ConfigError(f"extra_ca is {str(extra_ca)!r}; allowed is a PEM file of certificates") from error
+    except OSError as error:
+        raise ConfigError(f"extra_ca is {str(extra_ca)!r}, which cannot be read: {error.strerror}") from error
+    return context
+
+
+def _new_context() -> Context:
     context = Context(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     context.load_default_certs()
-    if extra_ca is not None:
-        try:
-            context.load_verify_locations(cafile=str(extra_ca))
-        except ssl.SSLError as error:
-            raise ConfigError(f"extra_ca is {str(extra_ca)!r}; allowed is a PEM file of certificates") from error
-        except OSError as error:
-            raise ConfigError(f"extra_ca is {str(extra_ca)!r}, which cannot be read: {error.strerror}") from error
     return context
+
+
+@cache
+def _system_context() -> Context:
+    """One for all: reading the system's authorities takes tens of milliseconds."""
+    return _new_context()
 
 
 class Connector(aiohttp.TCPConnector):

@@ -92,7 +92,7 @@ class Flight:
     def again(self, now_s: float) -> None:
         """Start over on a fresh connection."""
         if self.wire is not None:
-            self.wire.end(now_s)
+            self.wire.end(self, now_s)
         self.wire = None
         self.phase = Phase.RESOLVE
         self._began_s = now_s

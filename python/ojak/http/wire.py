@@ -18,6 +18,7 @@ boot_s: Final = SystemClock().boot_s
 """The clock of everything here. The loop's is no finer than a millisecond, and stands while the machine sleeps."""
 
 _JUST_NOW_S: Final = 1.0
+_GOODBYE_S: Final = 1.0
 _INTERIM_END: Final = 200
 _SWITCHING_PROTOCOLS: Final = 101
 
@@ -31,7 +32,7 @@ class Wire(ResponseHandler):
         heard_at_s: when the last byte came, or the request began (`boot_s`).
         head: all bytes that came since the request began, up to the end of the head.
         interim: how many 1xx answers came.
-        busy: a request uses it.
+        user: whose request uses it, or None.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, lost: "Callable[..., None]") -> None:
@@ -41,11 +42,12 @@ class Wire(ResponseHandler):
         self.heard_at_s = 0.0
         self.head = b""
         self.interim = 0
-        self.busy = False
+        self.user: object | None = None
         self._lost = lost
         self._ended_at_s = 0.0
         self._closed_by_us = False
         self._poll: select.poll | None = None
+        self._abort: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection."""
@@ -61,18 +63,22 @@ class Wire(ResponseHandler):
         On an idle connection there is nothing to read but its end, which the kernel may know of before the loop does.
         Asking it costs a microsecond, and saves the attempt that a request on a closing connection would spend.
         """
-        return super().is_connected() and not (self._poll is not None and not self.busy and self._poll.poll(0))
+        return super().is_connected() and not (self._poll is not None and self.user is None and self._poll.poll(0))
 
-    def begin(self, now_s: float) -> None:
-        """A request begins."""
-        self.busy = self.awaiting = True
+    def begin(self, user: object, now_s: float) -> None:
+        """A request of `user` begins."""
+        self.user = user
+        self.awaiting = True
         self.heard_at_s = now_s
         self.head = b""
         self.interim = 0
 
-    def end(self, now_s: float) -> None:
-        """The request that used it is over."""
-        self.busy = self.awaiting = False
+    def end(self, user: object, now_s: float) -> None:
+        """The request of `user` is over. The next one may have begun already: then it is nobody's business any more."""
+        if self.user is not user:
+            return
+        self.user = None
+        self.awaiting = False
         self.head = b""
         self._ended_at_s = now_s
 
@@ -106,9 +112,12 @@ class Wire(ResponseHandler):
         super().feed_data(data, size)
 
     def close(self) -> None:
-        """Close from our side."""
+        """Close from our side. A TLS peer that does not say goodbye holds the descriptor for a second only."""
         self._closed_by_us = True
+        transport = self.transport
         super().close()
+        if transport is not None and transport.get_extra_info("sslcontext") is not None and self._abort is None:
+            self._abort = self._loop.call_later(_GOODBYE_S, transport.abort)
 
     def abort(self) -> None:
         """Break from our side."""
@@ -118,7 +127,10 @@ class Wire(ResponseHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Tell the owner, and whether the server ended it right after an answer without having said so."""
         just_now = boot_s() - self._ended_at_s < _JUST_NOW_S
-        unannounced = just_now and not (self._closed_by_us or self.busy)
+        unannounced = just_now and not self._closed_by_us and self.user is None
         self._poll = None
+        if self._abort is not None:
+            self._abort.cancel()
+            self._abort = None
         super().connection_lost(exc)
         self._lost(self, unannounced=unannounced)

@@ -2,6 +2,8 @@
 """Which connections are kept, and for whom."""
 
 import asyncio
+import contextlib
+import random
 
 import pytest
 from tests.conformance.transport.conftest import MakeTransport
@@ -134,3 +136,47 @@ async def test_close_ends_every_connection(make_transport: MakeTransport) -> Non
         async with asyncio.timeout(5):
             await inbox.left.wait()
         assert len(asyncio.all_tasks()) <= 2
+
+
+async def test_close_fails_what_is_on_the_wire(make_transport: MakeTransport) -> None:
+    transport, arrived = make_transport(), asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        arrived.set()
+        await peer.gone()
+
+    async with raw_inbox(script) as inbox, asyncio.timeout(5):
+        posting = asyncio.create_task(post(transport, inbox))
+        await arrived.wait()
+        await transport.close()
+        with pytest.raises(PostError):
+            await posting
+
+
+async def test_cancels_at_random_leave_a_working_transport(transport: Transport) -> None:
+    source = random.Random(9670)
+
+    async def script(peer: Peer) -> None:
+        while True:
+            await peer.request()
+            for byte in range(0, len(ACCEPTED), 9):
+                await asyncio.sleep(0)
+                await peer.send(ACCEPTED[byte : byte + 9])
+
+    async def fickle(inbox: RawInbox) -> None:
+        for _ in range(40):
+            posting = asyncio.create_task(post(transport, inbox))
+            for _ in range(source.randrange(30)):
+                await asyncio.sleep(0)
+            posting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await posting
+
+    async with raw_inbox(script) as inbox:
+        await asyncio.gather(*(fickle(inbox) for _ in range(8)))
+        await asyncio.gather(*(post(transport, inbox) for _ in range(8)))
+        before = inbox.connections
+        for _ in range(5):
+            assert all(await asyncio.gather(*(post(transport, inbox) for _ in range(8))))
+        assert inbox.connections == before

@@ -8,6 +8,7 @@ import pytest
 from tests.conformance.transport.conftest import MakeTransport
 from tests.conformance.transport.raw_inbox import ACCEPTED, Peer, always, raw_inbox
 
+from ojak.errors import ConfigError
 from ojak.http.transport import PostRequest, Transport
 from ojak.model.inbox import canonical_inbox
 
@@ -129,6 +130,15 @@ async def test_r63_a_proxy_that_is_configured_is_used(
         assert answer.status == 202
         assert proxy.received[0].line == "POST http://far.test/inbox? HTTP/1.1"
     assert "guard" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "proxy", ["", "proxy:3128", "socks5://proxy:1080", "http://", "http://u:hunter2@:1", "http://[x"]
+)
+async def test_a_proxy_that_cannot_be_used(make_transport: MakeTransport, proxy: str) -> None:
+    with pytest.raises(ConfigError, match="proxy cannot be used; allowed is an http or https URL") as caught:
+        make_transport(proxy=proxy)
+    assert "hunter2" not in f"{caught.value}{caught.value.__context__}"
 
 
 async def test_nothing_is_repeated_on_its_own(transport: Transport) -> None:

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inboxes over TLS, with an authority of the test's own."""
 
+import asyncio
+import select
+import socket
 import ssl
+import time
 from pathlib import Path
 
 import pytest
@@ -102,6 +106,33 @@ async def test_a_server_that_never_ends_the_handshake(make_transport: MakeTransp
         assert caught.value.reason is FaultReason.TLS_TIMEOUT
         assert caught.value.phases.tls_ms >= 300
         assert not caught.value.maybe_delivered
+
+
+async def test_a_peer_that_does_not_say_goodbye_holds_no_descriptor(
+    make_transport: MakeTransport, ca_file: Path, server_context: ssl.SSLContext
+) -> None:
+    transport = make_transport(extra_ca=ca_file)
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(10)
+
+    def serve() -> float:
+        """Answer once without reading on, and say how long it took until the connection was gone."""
+        raw, _ = listener.accept()
+        raw.settimeout(10)
+        with server_context.wrap_socket(raw, server_side=True) as peer:
+            peer.recv(65536)
+            peer.sendall(b"HTTP/1.1 202 OK\r\nContent-Length: 5000000\r\n\r\n")
+            began_s = time.monotonic()
+            gone = select.poll()
+            gone.register(peer, select.POLLRDHUP)
+            gone.poll(10_000)
+            return time.monotonic() - began_s
+
+    with listener:
+        serving = asyncio.get_running_loop().run_in_executor(None, serve)
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}/inbox"
+        assert (await transport.post(PostRequest(url=url, headers=[], body=b"{}"))).status == 202
+        assert await serving < 3
 
 
 async def test_only_new_versions_of_tls(make_transport: MakeTransport, ca_file: Path, authority: trustme.CA) -> None:
