@@ -172,7 +172,7 @@ class Deliverer:
                 told = SentInbox(state=answer.state, url=job.inbox, outcome=answer.outcome)
                 answers |= dict.fromkeys(canonical[job.inbox], told)
             shards = {shard_of(job.authority) for job in chunk}
-            await wake(self._db, shards)
+            await wake(self._db, shards, small=priority is Priority.SMALL)
         return answers
 
     async def run(self) -> None:

@@ -3,14 +3,27 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final
 
 from ojak.errors import StoreError
 from ojak.model.job import Job, Priority
 from ojak.model.outcome import FailureReason
 from ojak.store.database import Document, QueueDatabase
 
-T = TypeVar("T")
+_FIELDS: Final = (
+    ("_id", bytes),
+    ("lane", str),
+    ("inbox", str),
+    ("shared", bool),
+    ("sender", str),
+    ("activity", str),
+    ("body", bytes),
+    ("priority", int),
+    ("tries", int),
+    ("deaths", int),
+    ("queued_at", datetime),
+)
+_PRIORITIES: Final = {priority.value: priority for priority in Priority}
 
 
 class MalformedRow(StoreError):
@@ -23,32 +36,31 @@ def job_of(row: Document, *, stamp: bytes) -> Job:
     Raises:
         MalformedRow: a field is missing or of the wrong type.
     """
-    last = row.get("last")
+    for name, kind in _FIELDS:
+        if not isinstance(row.get(name), kind):
+            raise MalformedRow(f"{name} is a {type(row.get(name)).__name__}; allowed is {kind.__name__}")
+    priority = row["priority"]
+    if priority not in _PRIORITIES:
+        raise MalformedRow(f"priority is {priority!r}; allowed is 0 or 1")
+    ref, last, end = row.get("ref"), row.get("last"), row.get("end")
     return Job(
-        id=bytes(_field(row, "_id", bytes)),
-        lane=_field(row, "lane", str),
-        inbox=_field(row, "inbox", str),
-        shared=_field(row, "shared", bool),
-        ref=row.get("ref") if isinstance(row.get("ref"), str) else None,
-        sender=_field(row, "sender", str),
-        activity_id=_field(row, "activity", str),
-        body=bytes(_field(row, "body", bytes)),
-        priority=Priority(_field(row, "priority", int)),
-        tries=_field(row, "tries", int),
-        deaths=_field(row, "deaths", int),
-        ends=row["end"] if isinstance(row.get("end"), int) else 0,
-        queued_at=_field(row, "queued_at", datetime),
+        id=row["_id"],
+        lane=row["lane"],
+        inbox=row["inbox"],
+        shared=row["shared"],
+        ref=ref if isinstance(ref, str) else None,
+        sender=row["sender"],
+        activity_id=row["activity"],
+        body=row["body"],
+        priority=_PRIORITIES[priority],
+        tries=row["tries"],
+        deaths=row["deaths"],
+        ends=end if isinstance(end, int) else 0,
+        queued_at=row["queued_at"],
         gone_before=isinstance(last, dict) and last.get("status") == 410,
         too_old=row.get("too_old") is True,
         stamp=stamp,
     )
-
-
-def _field(row: Document, name: str, kind: type[T]) -> T:
-    value = row.get(name)
-    if not isinstance(value, kind):
-        raise MalformedRow(f"{name} is a {type(value).__name__}; allowed is {kind.__name__}")
-    return value
 
 
 async def park_malformed(db: QueueDatabase, rows: Sequence[tuple[Any, str]]) -> None:

@@ -5,6 +5,7 @@ They are hints: one may be lost, and the poll is the truth.
 """
 
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from pymongo import CursorType
@@ -34,23 +35,38 @@ async def seed_wakeups(db: QueueDatabase) -> None:
     await wake(db, ())
 
 
-async def wake(db: QueueDatabase, shards: Iterable[int]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WakeUp:
+    """What a wake-up says.
+
+    Attributes:
+        shards: where there may be work; none: look at who shares the queue.
+        small: whether it is work that goes before other work.
+    """
+
+    shards: frozenset[int]
+    small: bool
+
+
+async def wake(db: QueueDatabase, shards: Iterable[int], *, small: bool = True) -> None:
     """Tell every `run()` that there may be work in `shards`."""
-    await db.wakeups.insert_one({"at": NEW_SEQ, "shards": sorted(set(shards))})
+    await db.wakeups.insert_one({"at": NEW_SEQ, "shards": sorted(set(shards)), "small": small})
 
 
-async def listen(db: QueueDatabase) -> AsyncIterator[frozenset[int]]:
-    """Give the shards of each wake-up as it comes, and an empty set now and then while none does.
+async def listen(db: QueueDatabase) -> AsyncIterator[WakeUp]:
+    """Give each wake-up as it comes.
 
     Ends when the tail does, which happens without an error when it fell behind: open it again after a pause.
     """
     newest = await db.wakeups.find_one({}, {"at": 1}, sort=[("$natural", -1)])
     since = {"at": {"$gt": newest["at"]}} if newest else {}
-    cursor = db.wakeups.find(since, {"shards": 1}, cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(_WAIT_MS)
+    cursor = db.wakeups.find(since, {"_id": 0}, cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(_WAIT_MS)
     try:
         while cursor.alive:
             async for row in cursor:
-                yield frozenset(shard for shard in row.get("shards", ()) if isinstance(shard, int))
-            yield frozenset()
+                yield WakeUp(
+                    shards=frozenset(shard for shard in row.get("shards", ()) if isinstance(shard, int)),
+                    small=row.get("small") is not False,
+                )
     finally:
         await cursor.close()

@@ -24,6 +24,7 @@ _APART_S: Final = 0.02
 _HOSTS: Final = 128
 _PER_LANE: Final = 64
 _UNPROVEN: Final = 16
+_SMALL_ROOM: Final = 16
 _RATE_WEIGHT: Final = 0.3
 
 
@@ -77,21 +78,25 @@ class Claimer:
         self._on_claimed = on_claimed
         self._may_claim = may_claim
         self._woken = asyncio.Event()
+        self._woken_fanout = asyncio.Event()
         self._low = asyncio.Event()
         self._finished = 0
         self._rate_per_s = 0.0
         self._measured_at_s = clock.boot_s()
         self._more = False
 
-    def wake(self) -> None:
-        """Look now: there may be work."""
-        self._woken.set()
+    def wake(self, *, small: bool = True) -> None:
+        """Look now: there may be work. What is no small send waits until there is room for it."""
+        (self._woken if small else self._woken_fanout).set()
 
     def finished(self) -> None:
         """A job left its slot; when few wait, claim more."""
         self._finished += 1
-        if self._more and self._lanes.backlog_of(proven=True) <= self._target() // 2:
+        if self._more and self._is_low():
             self._low.set()
+
+    def _is_low(self) -> bool:
+        return self._lanes.backlog_of(proven=True) <= self._target() // 2
 
     def _target(self) -> int:
         """How many jobs of proven hosts to hold that have not begun: a second of work, and enough to fill the slots."""
@@ -116,16 +121,19 @@ class Claimer:
         self._woken.clear()
         self._low.clear()
         self._measure()
-        claimed = 0
         # Hosts that are left out because enough of them waits here may have more.
         self._more = bool(self._lanes.full())
+        claimed = 0
         if self._may_claim():
-            for priority in Priority:
-                claimed += await self._claim(priority)
+            claimed = await self._claim(Priority.SMALL)
+            if self._is_low():
+                self._woken_fanout.clear()
+                claimed += await self._claim(Priority.FANOUT)
         self._more |= claimed > 0
         await asyncio.sleep(_APART_S)
-        if not claimed or self._wants(proven=True) < self._target() // 2:
-            await self._until(self._woken, self._low)
+        if claimed and self._is_low():
+            return
+        await self._until(self._woken, self._low, *([self._woken_fanout] if self._is_low() else []))
 
     async def _until(self, *events: asyncio.Event) -> None:
         waits = [asyncio.ensure_future(event.wait()) for event in events]
@@ -137,10 +145,11 @@ class Claimer:
                 wait.cancel()
 
     async def _claim(self, priority: Priority) -> int:
-        want = self._wants(proven=True)
+        # A small send finds room also when fan-outs have filled the target.
+        want = max(self._wants(proven=True), _SMALL_ROOM if priority is Priority.SMALL else 0)
         wants_unproven = self._wants(proven=False) > 0
         epochs = self._ownership.epochs
-        if (want <= 0 and not wants_unproven) or not epochs:
+        if not epochs:
             return 0
         hosts = await ready_hosts(
             self._db,
@@ -154,7 +163,7 @@ class Claimer:
             return 0
         for host in hosts:
             self._standings.learn(host)
-        each = max(0, -(-want // len(hosts)))
+        each = -(-want // len(hosts))
         asked_at_s = self._clock.boot_s()
         claimed = await claim(
             self._db,

@@ -315,11 +315,11 @@ class Engine:
 
     async def _listen_step(self) -> None:
         async with aclosing(listen(self._db)) as wakeups:
-            async for shards in wakeups:
-                if not shards:
+            async for wake_up in wakeups:
+                if not wake_up.shards:
                     self._ownership.look()
-                elif not shards.isdisjoint(self._ownership.epochs):
-                    self._claimer.wake()
+                elif not wake_up.shards.isdisjoint(self._ownership.epochs):
+                    self._claimer.wake(small=wake_up.small)
         # The tail ended without an error: it fell behind, or the collection was made anew.
         await pause(0.2)
 

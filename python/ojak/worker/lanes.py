@@ -29,9 +29,11 @@ class Lane:
         proven: whether its last attempt came through and its answers are quick.
         foreign: requests that a former owner of the shard may still have open; they count toward the host's limit.
         open: requests of ours that are open.
+        backlog: how many jobs are leased here and not begun.
+        waiting: those jobs, by priority.
     """
 
-    __slots__ = ("authority", "foreign", "open", "proven", "shard", "waiting")
+    __slots__ = ("authority", "backlog", "foreign", "open", "proven", "shard", "waiting")
 
     def __init__(self, authority: str, shard: int, *, proven: bool) -> None:
         self.authority = authority
@@ -39,12 +41,8 @@ class Lane:
         self.proven = proven
         self.foreign = 0
         self.open = 0
+        self.backlog = 0
         self.waiting: tuple[deque[Job], deque[Job]] = (deque(), deque())
-
-    @property
-    def backlog(self) -> int:
-        """How many jobs are leased here and not begun."""
-        return len(self.waiting[0]) + len(self.waiting[1])
 
 
 class Lanes:
@@ -59,7 +57,8 @@ class Lanes:
         self.concurrency = concurrency
         self.per_host = per_host
         self.open = 0
-        self.backlog = 0
+        # Jobs that are leased and not begun, of proven hosts and of the others: asked at every delivery, so counted.
+        self._backlog = {True: 0, False: 0}
         self._open_unproven = 0
         self._open_fanout = 0
         self._picks = 0
@@ -79,8 +78,17 @@ class Lanes:
         lane.foreign = foreign
         for job in jobs:
             lane.waiting[job.priority].append(job)
-        self.backlog += len(jobs)
+        self._count(lane, len(jobs))
         self._place(lane)
+
+    def _count(self, lane: Lane, change: int) -> None:
+        lane.backlog += change
+        self._backlog[lane.proven] += change
+
+    @property
+    def backlog(self) -> int:
+        """How many jobs are leased here and not begun."""
+        return self._backlog[True] + self._backlog[False]
 
     def next(self) -> Job | None:
         """Start a job if a slot is free for one; gives it, counted as open."""
@@ -104,7 +112,7 @@ class Lanes:
         job = lane.waiting[priority].popleft()
         lane.open += 1
         self.open += 1
-        self.backlog -= 1
+        self._count(lane, -1)
         self._open_fanout += priority is Priority.FANOUT
         if not lane.proven:
             self._open_unproven += 1
@@ -124,18 +132,24 @@ class Lanes:
         if job.id in self._counted_unproven:
             self._counted_unproven.discard(job.id)
             self._open_unproven -= 1
-        if proven is not None:
+        if proven is not None and proven is not lane.proven:
+            self._backlog[lane.proven] -= lane.backlog
+            self._backlog[proven] += lane.backlog
             lane.proven = proven
         self._place(lane)
 
     def _place(self, lane: Lane) -> None:
         """Put a lane in the rings where it could start a job, and out of the others; forget an empty one."""
-        startable = lane.open + lane.foreign < self.per_host
-        for (proven, priority), ring in self._rings.items():
-            if startable and proven is lane.proven and lane.waiting[priority]:
-                ring.setdefault(lane.authority, lane)
-            else:
-                ring.pop(lane.authority, None)
+        if lane.backlog and lane.open + lane.foreign < self.per_host:
+            for priority in Priority:
+                if lane.waiting[priority]:
+                    self._rings[lane.proven, priority].setdefault(lane.authority, lane)
+                else:
+                    self._rings[lane.proven, priority].pop(lane.authority, None)
+                self._rings[not lane.proven, priority].pop(lane.authority, None)
+            return
+        for ring in self._rings.values():
+            ring.pop(lane.authority, None)
         if not lane.open and not lane.backlog:
             self._lanes.pop(lane.authority, None)
 
@@ -145,7 +159,7 @@ class Lanes:
 
     def backlog_of(self, *, proven: bool) -> int:
         """How many jobs wait here for proven hosts, or for the others."""
-        return sum(lane.backlog for lane in self._lanes.values() if lane.proven is proven)
+        return self._backlog[proven]
 
     @property
     def pressed(self) -> bool:
@@ -184,18 +198,17 @@ class Lanes:
         dropped: set[bytes] = set()
         for lane in list(self._lanes.values()):
             for line in lane.waiting:
-                lost = [job for job in line if job.id in ids]
-                for job in lost:
+                for job in [job for job in line if job.id in ids]:
                     line.remove(job)
+                    self._count(lane, -1)
                     dropped.add(job.id)
             self._place(lane)
-        self.backlog -= len(dropped)
         return dropped
 
     def _take(self, lane: Lane) -> list[Job]:
         jobs = [job for line in lane.waiting for job in line]
         for line in lane.waiting:
             line.clear()
-        self.backlog -= len(jobs)
+        self._count(lane, -len(jobs))
         self._place(lane)
         return jobs

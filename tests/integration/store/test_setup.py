@@ -10,7 +10,7 @@ from ojak.store.database import QueueDatabase, connect
 from ojak.store.migrations.runner import migrate
 from ojak.store.now import EPOCH
 from ojak.store.setup import set_up
-from ojak.store.wakeups import listen, wake
+from ojak.store.wakeups import WakeUp, listen, wake
 
 
 async def is_capped(db: QueueDatabase) -> bool:
@@ -82,21 +82,21 @@ def test_a_url_that_is_none_is_refused_without_its_password(url: str):
 
 
 async def test_a_wake_up_reaches_who_listens(db: QueueDatabase):
-    heard: asyncio.Queue[frozenset[int]] = asyncio.Queue()
+    heard: asyncio.Queue[WakeUp] = asyncio.Queue()
 
     async def hear() -> None:
-        async for shards in listen(db):
-            await heard.put(shards)
+        async for wake_up in listen(db):
+            await heard.put(wake_up)
 
     listener = asyncio.create_task(hear())
     try:
         async with asyncio.timeout(10):
             while heard.empty():
                 # The listener hears only what comes after it opened its tail.
-                await wake(db, [3, 1, 3])
+                await wake(db, [3, 1, 3], small=False)
                 await asyncio.wait([asyncio.create_task(heard.join())], timeout=0.05)
                 await asyncio.sleep(0)
-            assert await heard.get() == {1, 3}
+            assert await heard.get() == WakeUp(shards=frozenset({1, 3}), small=False)
     finally:
         listener.cancel()
         await asyncio.gather(listener, return_exceptions=True)
