@@ -71,7 +71,7 @@ async def test_over_tls_with_the_farms_authority(farm, deliverer_to, ended):
         ("rfc9421-only", "delivered", ""),
     ],
 )
-async def test_an_answer_ends_a_delivery_as_the_table_says(farm, deliverer_to, ended, db, word, state, reason):
+async def test_an_answer_ends_a_delivery_as_the_table_says(farm, deliverer_to, ended, db, *, word, state, reason):
     here = farm({word: 1})
     deliverer = deliverer_to(here)
     async with running(deliverer):
@@ -203,7 +203,8 @@ async def test_stopping_hands_back_what_was_not_begun_and_finishes_what_was(farm
     states = await count_by_state(db)
     assert states["delivered"] + states["queued"] == 6
     assert states["queued"] >= 3
-    assert await db.jobs.count_documents({"state": "queued", "$or": [{"tries": {"$gt": 0}}, {"deaths": {"$gt": 0}}]}) == 0
+    blamed = [{"tries": {"$gt": 0}}, {"deaths": {"$gt": 0}}]
+    assert await db.jobs.count_documents({"state": "queued", "$or": blamed}) == 0
     assert await db.shards.count_documents({"owner": {"$ne": None}}) == 0
     assert judge(here.ledger().arrivals).double == 0
 
