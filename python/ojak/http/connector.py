@@ -116,6 +116,7 @@ class Connector(aiohttp.TCPConnector):
                 flight.refused = refused
                 raise
         flight.dialled = True
+        flight.ipv6 = family == socket.AF_INET6
         return socket.socket(family, kind, protocol)
 
     async def _create_connection(self, req: aiohttp.ClientRequest, *args: Any) -> ResponseHandler:
@@ -125,7 +126,10 @@ class Connector(aiohttp.TCPConnector):
         async with asyncio.timeout(flight.deadline_s - boot_s()) as flight.limit:
             protocol = await super()._create_connection(req, *args)
         flight.limit = None
-        if isinstance(protocol, Wire):
-            protocol.authority = flight.authority
-            self._made(protocol)
+        if not isinstance(protocol, Wire):
+            # Without its wire nothing would bound how long a request takes.
+            protocol.close()
+            raise TypeError(f"aiohttp {aiohttp.__version__} does not let Ojak make its connections")
+        protocol.authority = flight.authority
+        self._made(protocol)
         return protocol

@@ -32,9 +32,11 @@ _LOCAL: Final = frozenset(
         errno.ENETDOWN,
         errno.EACCES,
         errno.EPERM,
-        errno.EAFNOSUPPORT,
     }
 )
+# A machine without IPv6 says these of every IPv6 address. That such a host cannot be reached from here is no fault that
+# will pass, and its deliveries have to come to an end like others.
+_NO_IPV6: Final = frozenset({errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.ENETDOWN})
 _BY_ERRNO: Final = {
     errno.ECONNREFUSED: FaultReason.CONNECT_REFUSED,
     errno.ETIMEDOUT: FaultReason.CONNECT_TIMEOUT,
@@ -81,7 +83,7 @@ def _kind(error: BaseException, flight: Flight) -> tuple[type[PostError], FaultR
     # The number of an SSLError is OpenSSL's: its 1 is no EPERM.
     tls = isinstance(error, aiohttp.ClientSSLError) or isinstance(error.__cause__, ssl.SSLError)
     number = error.errno if isinstance(error, OSError) and not tls else None
-    if number in _LOCAL:
+    if number in _LOCAL and not (flight.ipv6 and number in _NO_IPV6):
         return LocalError, FaultReason.LOCAL
     if flight.wire is None:
         return _connecting(error, flight, number, tls=tls)

@@ -31,6 +31,7 @@ class Flight:
         limit: what ends it while it connects.
         refused: the last address that the guard refused, if any.
         dialled: whether any address passed the guard.
+        ipv6: whether the address dialled last was an IPv6 one.
         wire: its connection, once it has one.
         reused: whether that connection was there before.
     """
@@ -45,6 +46,7 @@ class Flight:
         "connect_s",
         "deadline_s",
         "dialled",
+        "ipv6",
         "limit",
         "phase",
         "refused",
@@ -60,6 +62,7 @@ class Flight:
         self.limit: asyncio.Timeout | None = None
         self.refused: RefusedAddress | None = None
         self.dialled = False
+        self.ipv6 = False
         self.wire: Wire | None = None
         self.reused = True
         self._began_s = began_s
