@@ -19,10 +19,10 @@ from ojak.farm.floor import Floor
 from ojak.farm.host import Host
 from ojak.farm.inspector import UNSIGNED, Finding
 from ojak.farm.ledger_book import Row
-from ojak.farm.request import MAX_BODY_BYTES, MAX_HEAD_BYTES, Head, Malformed, read_head
+from ojak.farm.request import Head, Malformed
+from ojak.farm.request_buffer import MAX_WAITING_BYTES, RequestBuffer
 
 _LINGER_OFF = struct.pack("ii", 1, 0)
-_PIPELINED_MAX_BYTES = MAX_HEAD_BYTES + MAX_BODY_BYTES
 _CHUNKS_A_STEP = 16
 
 _NOT_FOUND = render(404)
@@ -49,15 +49,12 @@ class Connection(asyncio.Protocol):
     """A server's side of one HTTP/1.1 connection; also the `Exchange` of the request that is open on it."""
 
     __slots__ = (
-        "_buffer",
+        "_arrived",
         "_chunks",
         "_close_asked",
         "_floor",
-        "_have_bytes",
-        "_head",
         "_host",
         "_loop",
-        "_need_bytes",
         "_number",
         "_owner",
         "_paused",
@@ -81,9 +78,7 @@ class Connection(asyncio.Protocol):
         self._host: Host | None = None
         self._serving: Host | None = None
         self._row: Row | None = None
-        self._head: Head | None = None
-        self._buffer: list[bytes] = []
-        self._have_bytes = self._need_bytes = 0
+        self._arrived = RequestBuffer()
         self._served = 0
         self._close_asked = False
         self._timer: asyncio.Handle | None = None
@@ -128,11 +123,10 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes; serve what is complete."""
         self.rounds = 0
-        self._buffer.append(data)
-        self._have_bytes += len(data)
+        self._arrived.add(data)
         if self._row is None:
             self._pump()
-        elif self._have_bytes > _PIPELINED_MAX_BYTES:
+        elif self._arrived.waiting_bytes > MAX_WAITING_BYTES:
             self.reset()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio's name
@@ -155,39 +149,19 @@ class Connection(asyncio.Protocol):
     # requests
 
     def _pump(self) -> None:
-        while self._row is None and self._have_bytes >= self._need_bytes and self._have_bytes:
+        # one request at a time: what a sender writes ahead waits for the answer before it
+        while self._row is None:
             transport = self._transport
             if transport is None or transport.is_closing():
                 return
-            data = self._buffer[0] if len(self._buffer) == 1 else b"".join(self._buffer)
-            head, start = self._head, 0
-            if head is None:
-                end = data.find(b"\r\n\r\n", 0, MAX_HEAD_BYTES)
-                try:
-                    if end < 0:
-                        if len(data) >= MAX_HEAD_BYTES:
-                            raise Malformed(431, "head-too-large")  # noqa: TRY301
-                        self._buffer = [data]
-                        self._need_bytes = 0
-                        return
-                    head = read_head(data[:end])
-                except Malformed as error:
-                    self._reject(error.status, error.reason)
-                    return
-                start = end + 4
-            end = start + head.content_length
-            if len(data) < end:
-                self._head = head
-                self._need_bytes = head.content_length
-                self._buffer = [data[start:]]
-                self._have_bytes = len(data) - start
+            try:
+                request = self._arrived.next_request()
+            except Malformed as error:
+                self._reject(error.status, error.reason)
                 return
-            self._head = None
-            self._need_bytes = 0
-            body = data[start:end]
-            self._have_bytes = len(data) - end
-            self._buffer = [data[end:]] if self._have_bytes else []
-            self._serve(head, body)
+            if request is None:
+                return
+            self._serve(*request)
 
     def _serve(self, head: Head, body: bytes) -> None:
         floor = self._floor
@@ -326,7 +300,7 @@ class Connection(asyncio.Protocol):
         if close or self._close_asked or (close_after is not None and self._served >= close_after):
             if self._transport is not None:
                 self._transport.close()
-        elif was_deferred and self._have_bytes:
+        elif was_deferred and self._arrived.waiting_bytes:
             self._pump()
 
     def close(self) -> None:
