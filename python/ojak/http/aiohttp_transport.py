@@ -10,24 +10,22 @@ from pathlib import Path
 from typing import Final
 
 import aiohttp
-from aiohttp import hdrs
 from multidict import CIMultiDict
 from yarl import URL
 
 from ojak.errors import ConfigError
+from ojak.http.answers import Answer, read_answer, salvage_answer
+from ojak.http.closers import Closers
 from ojak.http.connector import CURRENT, Connector, Context, tls_context
 from ojak.http.faults import explain
 from ojak.http.flight import Flight, boot_s
 from ojak.http.guard import Guard
-from ojak.http.head import salvage_head
 from ojak.http.resolver import Resolver
 from ojak.http.resolver_map import NO_MAP, ResolverMap
 from ojak.http.transport import (
     MAX_BODY_HEAD_BYTES,
     MAX_FIELDS,
     MAX_HEAD_BYTES,
-    ExchangeError,
-    FaultReason,
     PostAnswer,
     PostRequest,
 )
@@ -36,25 +34,8 @@ from ojak.http.wire import Wire
 _log = logging.getLogger(__name__)
 
 _TICK_S: Final = 0.25
-_CLOSER_S: Final = 3600.0
-_MAX_CLOSERS: Final = 4096
-_MAX_VALUE: Final = 2048
 _MANY_BYTES: Final = 1 << 20
-_SWITCHING_PROTOCOLS: Final = 101
 _PROXY_VARIABLES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-
-
-class _Answer(aiohttp.ClientResponse):
-    """Tells the flight which connection its request went out on, before anything can go wrong there."""
-
-    async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        wire = connection.protocol
-        if isinstance(wire, Wire):
-            now_s = boot_s()
-            flight = CURRENT.get()
-            wire.begin(flight, now_s)
-            flight.exchanging(wire, now_s)
-        return await super().start(connection)
 
 
 class AiohttpTransport:
@@ -104,7 +85,7 @@ class AiohttpTransport:
         self._body_s = body_s
         self._max_open = max_open
         self._open: dict[Wire, None] = {}
-        self._closers: dict[str, float] = {}
+        self._closers = Closers()
         self._flights: set[Flight] = set()
         self._ticker: asyncio.TimerHandle | None = None
         context = tls_context(extra_ca)
@@ -127,7 +108,7 @@ class AiohttpTransport:
         )
         return aiohttp.ClientSession(
             connector=connector,
-            response_class=_Answer,
+            response_class=Answer,
             cookie_jar=aiohttp.DummyCookieJar(),
             # All limits are ours: one ticker for all requests is cheaper than two timers for each.
             timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
@@ -149,22 +130,27 @@ class AiohttpTransport:
         self._flights.add(flight)
         if self._ticker is None:
             self._ticker = self._loop.call_later(_TICK_S, self._tick)
-        session = self._session_for(authority, now_s)
+        session = self._closing if self._closers.knows(authority, now_s) else self._kept
         try:
             while True:
                 try:
                     return await self._exchange(session, url, request, flight)
-                except (aiohttp.ClientError, OSError) as error:
+                except (aiohttp.ClientError, OSError, RuntimeError) as error:
+                    # uvloop says RuntimeError where asyncio says OSError.
                     if not _unsent(error, flight, request):
-                        return self._salvage(error, flight)
+                        return self._broken(error, flight)
                 # A kept connection was gone before a byte was written: nothing is repeated by using a fresh one.
-                self._learn_closer(authority, now_s)
+                self._closers.learn(authority, boot_s())
                 session = self._closing
                 flight.again(boot_s())
         finally:
             self._flights.discard(flight)
-            if flight.wire is not None:
-                flight.wire.end(flight, boot_s())
+            wire = flight.wire
+            if wire is not None:
+                wire.end(flight, boot_s())
+                if wire in self._open:
+                    # To the end: the first are those unused for longest.
+                    self._open[wire] = self._open.pop(wire)
 
     async def _exchange(
         self, session: aiohttp.ClientSession, url: URL, request: PostRequest, flight: Flight
@@ -179,7 +165,17 @@ class AiohttpTransport:
             proxy=self._proxy,
         )
         flight.answered(boot_s())
-        return await self._read(answer, flight)
+        return await read_answer(answer, flight, self._body_s)
+
+    def _broken(self, error: Exception, flight: Flight) -> PostAnswer:
+        """Answer with the head that arrived before something broke, or raise what that means."""
+        answer = salvage_answer(flight)
+        if answer is not None:
+            return answer
+        wire = flight.wire
+        if wire is not None and flight.reused and not wire.head and not isinstance(error, TimeoutError):
+            self._closers.learn(flight.authority, boot_s())
+        raise explain(error, flight, boot_s()) from error
 
     async def close(self) -> None:
         """Close every connection. Requests on the wire fail."""
@@ -190,97 +186,6 @@ class AiohttpTransport:
         await self._closing.close()
         if self._owns_resolver:
             await self._resolver.close()
-
-    async def _read(self, answer: aiohttp.ClientResponse, flight: Flight) -> PostAnswer:
-        status, headers, content = answer.status, answer.headers, answer.content
-        if status == _SWITCHING_PROTOCOLS:
-            answer.close()
-            if flight.wire is not None:
-                # aiohttp takes the answer for complete, and the connection for usable.
-                flight.wire.close()
-            raise ExchangeError(
-                f"{flight.authority}: it switched protocols unasked",
-                reason=FaultReason.BAD_ANSWER,
-                maybe_delivered=True,
-                phases=flight.phases(boot_s()),
-            )
-        delivered = 200 <= status < 300
-        if content.is_eof():
-            body_head = b""
-            if content.total_bytes > MAX_BODY_HEAD_BYTES and flight.wire is not None:
-                flight.wire.close()
-            if not delivered and content.exception() is None:
-                body_head = content.read_nowait(MAX_BODY_HEAD_BYTES)
-        else:
-            body_head = await self._read_rest(answer, flight)
-        return PostAnswer(
-            status=status,
-            content_type=_clean(headers.get(hdrs.CONTENT_TYPE)),
-            accept_signature=_clean(headers.get("Accept-Signature")),
-            retry_after=None if delivered else _clean(headers.get(hdrs.RETRY_AFTER)),
-            location=None if delivered else _clean(headers.get(hdrs.LOCATION)),
-            body_head=body_head,
-            reused=flight.reused,
-            phases=flight.phases(0.0),
-        )
-
-    async def _read_rest(self, answer: aiohttp.ClientResponse, flight: Flight) -> bytes:
-        """Read a body that did not come with its head: not for long, not for much, and whatever goes wrong."""
-        body = b""
-        within_s = min(self._body_s, flight.deadline_s - boot_s())
-        try:
-            if (answer.content_length or 0) <= MAX_BODY_HEAD_BYTES or answer.status >= 300:
-                async with asyncio.timeout(within_s):
-                    while len(body) < MAX_BODY_HEAD_BYTES and (
-                        piece := await answer.content.read(MAX_BODY_HEAD_BYTES - len(body))
-                    ):
-                        body += piece
-        except (aiohttp.ClientError, OSError):
-            # The head has said everything; what the body lacks changes nothing.
-            pass
-        finally:
-            if not answer.content.at_eof():
-                answer.close()
-        return body
-
-    def _salvage(self, error: Exception, flight: Flight) -> PostAnswer:
-        """Answer with the head that arrived before something broke, or raise what that means."""
-        now_s = boot_s()
-        wire = flight.wire
-        if wire is None:
-            raise explain(error, flight, now_s) from error
-        head = salvage_head(wire.head, MAX_HEAD_BYTES, MAX_FIELDS)
-        if head is None:
-            if flight.reused and not wire.head and not isinstance(error, TimeoutError):
-                self._learn_closer(flight.authority, now_s)
-            raise explain(error, flight, now_s) from error
-        flight.answered(now_s)
-        return PostAnswer(
-            status=head.status,
-            content_type=_clean(head.fields.get("content-type")),
-            accept_signature=_clean(head.fields.get("accept-signature")),
-            retry_after=_clean(head.fields.get("retry-after")),
-            location=_clean(head.fields.get("location")),
-            reused=flight.reused,
-            phases=flight.phases(now_s),
-        )
-
-    def _session_for(self, authority: str, now_s: float) -> aiohttp.ClientSession:
-        if self._closers and (until_s := self._closers.get(authority)) is not None:
-            if now_s < until_s:
-                return self._closing
-            del self._closers[authority]
-        return self._kept
-
-    def _learn_closer(self, authority: str, now_s: float) -> None:
-        """Remember that a server closes its connections after an answer without saying so.
-
-        Otherwise every second POST to it would go out on a connection that is just being closed.
-        """
-        self._closers.pop(authority, None)
-        while len(self._closers) >= _MAX_CLOSERS:
-            del self._closers[next(iter(self._closers))]
-        self._closers[authority] = now_s + _CLOSER_S
 
     def _made(self, wire: Wire) -> None:
         if len(self._open) >= self._max_open:
@@ -293,7 +198,7 @@ class AiohttpTransport:
     def _lost(self, wire: Wire, *, unannounced: bool) -> None:
         self._open.pop(wire, None)
         if unannounced and wire.authority:
-            self._learn_closer(wire.authority, boot_s())
+            self._closers.learn(wire.authority, boot_s())
 
     def _tick(self) -> None:
         """Give up what is over its time, and look again soon while anything is under way."""
@@ -336,10 +241,3 @@ def _unsent(error: Exception, flight: Flight, request: PostRequest) -> bool:
     # Only a body that goes out in one write fails before its first byte.
     single = len(request.body) <= _MANY_BYTES
     return flight.reused and single and isinstance(error.__cause__, aiohttp.ClientConnectionResetError)
-
-
-def _clean(value: str | None) -> str | None:
-    """A field value that can be stored and shown: printable ASCII, and not too long."""
-    if value is None or (len(value) <= _MAX_VALUE and value.isascii() and value.isprintable()):
-        return value
-    return ascii(value[:_MAX_VALUE])[1:-1][:_MAX_VALUE]

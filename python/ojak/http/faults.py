@@ -85,6 +85,8 @@ def _kind(error: BaseException, flight: Flight) -> tuple[type[PostError], FaultR
     number = error.errno if isinstance(error, OSError) and not tls else None
     if number in _LOCAL and not (flight.ipv6 and number in _NO_IPV6):
         return LocalError, FaultReason.LOCAL
+    if isinstance(error, RuntimeError) and not isinstance(error, aiohttp.ClientError):
+        return LocalError, FaultReason.LOCAL
     if flight.wire is None:
         return _connecting(error, flight, number, tls=tls)
     return ExchangeError, _exchanging(error, flight, number)

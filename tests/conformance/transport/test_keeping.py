@@ -99,7 +99,7 @@ async def test_idle_connections_are_closed_in_time(make_transport: MakeTransport
 
 
 async def test_no_more_than_so_many_connections_are_kept(make_transport: MakeTransport) -> None:
-    hosts = [f"h{number}.test" for number in range(8)]
+    hosts = [f"h{number}.test" for number in range(7)]
     transport = make_transport(max_open=4, resolver_map=dict.fromkeys(hosts, ("127.0.0.1",)))
     open_now = 0
 
@@ -112,14 +112,17 @@ async def test_no_more_than_so_many_connections_are_kept(make_transport: MakeTra
             open_now -= 1
 
     async with raw_inbox(script) as inbox:
-        for host in hosts:
+        for host in hosts[:4]:
+            await post(transport, inbox, host)
+        await post(transport, inbox, hosts[0])
+        for host in hosts[4:7]:
             await post(transport, inbox, host)
         for _ in range(10):
             await asyncio.sleep(0)
         assert open_now == 4
-        # The one unused for longest has gone; the latest are still there.
-        assert [await post(transport, inbox, host) for host in hosts[-4:]] == [True] * 4
-        assert not await post(transport, inbox, hosts[0])
+        # Those unused for longest have gone.
+        assert [await post(transport, inbox, host) for host in (hosts[0], *hosts[4:7])] == [True] * 4
+        assert not await post(transport, inbox, hosts[1])
 
 
 async def test_close_ends_every_connection(make_transport: MakeTransport) -> None:
@@ -136,6 +139,9 @@ async def test_close_ends_every_connection(make_transport: MakeTransport) -> Non
         async with asyncio.timeout(5):
             await inbox.left.wait()
         assert len(asyncio.all_tasks()) <= 2
+        with pytest.raises(PostError) as caught:
+            await post(transport, inbox)
+        assert (caught.value.reason, caught.value.maybe_delivered) == (FaultReason.LOCAL, False)
 
 
 async def test_close_fails_what_is_on_the_wire(make_transport: MakeTransport) -> None:
