@@ -186,7 +186,6 @@ class Deliverer:
         """
         if self._keys is None:
             raise ConfigError("keys is None; run() needs the senders' keys: give Deliverer(…, keys=SenderKeys)")
-        await self._set_up()
         transport = AiohttpTransport(
             **self._outbound.transport_options(),
             connect_s=self._config.connect_s,
@@ -221,6 +220,7 @@ class Deliverer:
         )
         ended = self._running[engine] = asyncio.Event()
         try:
+            await self._set_up()
             async with _translated():
                 await engine.run()
         finally:
@@ -249,7 +249,7 @@ class Deliverer:
         await self._set_up()
         async with _translated():
             await bury(self._db, stamp, begun, max_deaths=self._config.max_deaths)
-            await bury_owner(self._db, stamp, begun=len(begun))
+            await bury_owner(self._db, stamp, begun=len(begun), lease_s=self._config.lease_s)
             await wake(self._db, ())
             await wake(self._db, range(SHARDS))
 

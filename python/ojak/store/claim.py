@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ojak.model.job import Job, Priority
 from ojak.store.database import Document, QueueDatabase
-from ojak.store.hosts import IDLE_KEPT_S, READY, Due, dues_of, lower_due
+from ojak.store.hosts import IDLE_KEPT_S, READY, Due, dues_of, look_again, lower_due
 from ojak.store.now import EPOCH, NEVER
 from ojak.store.row import MalformedRow, job_of, park_malformed
 
@@ -380,3 +380,26 @@ async def hand_back(db: QueueDatabase, leases: Mapping[bytes, Sequence[bytes]]) 
         dues += await dues_of(db, mine)
         await db.jobs.update_many(mine, [{"$set": {"state": "queued"}}, {"$unset": "lease"}])
     await lower_due(db, dues)
+
+
+async def hand_back_strays(
+    db: QueueDatabase, hosts: Sequence[ReadyHost], *, owner: bytes, held: Iterable[bytes], lease_s: float
+) -> int:
+    """Undo a claim that ended in an error: what it leased all the same goes back, and its hosts are due again.
+
+    Whether a write was applied is not known after an error, and without this nobody would touch the rows until their
+    leases run out. Gives how many rows were leased.
+
+    Args:
+        db: the queue.
+        hosts: those of the claim.
+        owner: the stamp of this `run()`.
+        held: the ids of all jobs that it knows that it holds.
+        lease_s: the length of a lease.
+    """
+    strays = {"state": "leased", "lease.by": owner, "_id": {"$nin": list(held)}}
+    dues = await dues_of(db, strays)
+    await db.jobs.update_many(strays, [{"$set": {"state": "queued"}}, {"$unset": "lease"}])
+    await lower_due(db, dues)
+    await look_again(db, {"_id": {"$in": [host.authority for host in hosts]}}, within_s=lease_s)
+    return len(dues)

@@ -62,6 +62,29 @@ async def dues_of(db: QueueDatabase, rows: Document, *, delay_s: float = 0.0) ->
     ]
 
 
+async def look_again(db: QueueDatabase, hosts: Document, *, within_s: float) -> None:
+    """Make hosts due now that are due within a lease: a claim that died has hidden them for that long (rule B, 2).
+
+    Args:
+        db: the queue.
+        hosts: a filter.
+        within_s: the length of a lease.
+    """
+    soonest = {
+        name: {
+            "$cond": [
+                {"$lte": [f"$due.{name}", db.now.plus(within_s)]},
+                {"$min": [f"$due.{name}", db.now.expr]},
+                f"$due.{name}",
+            ]
+        }
+        for name in READY
+    }
+    await db.hosts.update_many(
+        hosts, [{"$set": {"due": soonest, "asks": {"$add": ["$asks", 1]}}}, {"$set": {"ready": READY}}]
+    )
+
+
 def _lowering(db: QueueDatabase, authority: str, delays_s: Mapping[Priority, float]) -> list[Document]:
     due: Document = {}
     for priority in Priority:

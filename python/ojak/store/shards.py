@@ -6,6 +6,7 @@ from typing import Final
 
 from ojak.shard import SHARDS
 from ojak.store.database import QueueDatabase
+from ojak.store.hosts import look_again
 from ojak.store.now import EPOCH
 
 DEAD_KEPT_S: Final = 7 * 86_400.0
@@ -84,9 +85,11 @@ async def release(db: QueueDatabase, owner: bytes, shards: Iterable[int]) -> Non
     )
 
 
-async def bury_owner(db: QueueDatabase, owner: bytes, *, begun: int) -> None:
+async def bury_owner(db: QueueDatabase, owner: bytes, *, begun: int, lease_s: float) -> None:
     """Write the obituary of a `run()`: its shards are free, and it had begun so many deliveries."""
-    await release(db, owner, range(SHARDS))
+    shards = list(await owned(db, owner))
+    await look_again(db, {"shard": {"$in": shards}}, within_s=lease_s)
+    await release(db, owner, shards)
     await db.workers.update_one(
         {"_id": owner},
         [

@@ -8,7 +8,7 @@ from typing import Final
 
 from ojak.clock import Clock
 from ojak.model.job import Priority
-from ojak.store.claim import ClaimedHost, ReadyHost, claim, ready_hosts
+from ojak.store.claim import ClaimedHost, ReadyHost, claim, hand_back_strays, ready_hosts
 from ojak.store.database import QueueDatabase
 from ojak.worker.bodies import Bodies
 from ojak.worker.held import Held
@@ -25,6 +25,7 @@ _HOSTS: Final = 128
 _PER_LANE: Final = 64
 _UNPROVEN: Final = 16
 _SMALL_ROOM: Final = 16
+_FINISH_S: Final = 5.0
 _RATE_WEIGHT: Final = 0.3
 
 
@@ -84,6 +85,8 @@ class Claimer:
         self._rate_per_s = 0.0
         self._measured_at_s = clock.boot_s()
         self._more = False
+        self._claiming: asyncio.Future[int] | None = None
+        self._unclear: Sequence[ReadyHost] = []
 
     def wake(self, *, small: bool = True) -> None:
         """Look now: there may be work. What is no small send waits until there is room for it."""
@@ -125,15 +128,25 @@ class Claimer:
         self._more = bool(self._lanes.full())
         claimed = 0
         if self._may_claim():
-            claimed = await self._claim(Priority.SMALL)
+            claimed = await self._uncut(Priority.SMALL)
             if self._is_low():
                 self._woken_fanout.clear()
-                claimed += await self._claim(Priority.FANOUT)
+                claimed += await self._uncut(Priority.FANOUT)
         self._more |= claimed > 0
         await asyncio.sleep(_APART_S)
         if claimed and self._is_low():
             return
         await self._until(self._woken, self._low, *([self._woken_fanout] if self._is_low() else []))
+
+    async def _uncut(self, priority: Priority) -> int:
+        """Claim, to the end also when the loop is cancelled: half a claim would hide its hosts for a whole lease."""
+        self._claiming = asyncio.ensure_future(self._claim(priority))
+        return await asyncio.shield(self._claiming)
+
+    async def finish(self) -> None:
+        """After the loop was cancelled: wait for the claim that was under way, whose jobs are then in the lanes."""
+        if self._claiming is not None:
+            await asyncio.wait([self._claiming], timeout=_FINISH_S)
 
     async def _until(self, *events: asyncio.Event) -> None:
         waits = [asyncio.ensure_future(event.wait()) for event in events]
@@ -149,6 +162,8 @@ class Claimer:
         want = max(self._wants(proven=True), _SMALL_ROOM if priority is Priority.SMALL else 0)
         wants_unproven = self._wants(proven=False) > 0
         epochs = self._ownership.epochs
+        if self._unclear:
+            await self._mend()
         if not epochs:
             return 0
         hosts = await ready_hosts(
@@ -165,6 +180,7 @@ class Claimer:
             self._standings.learn(host)
         each = -(-want // len(hosts))
         asked_at_s = self._clock.boot_s()
+        self._unclear = hosts
         claimed = await claim(
             self._db,
             hosts,
@@ -175,7 +191,17 @@ class Claimer:
             lease_s=self._lease_s,
             max_age_s=self._max_age_s,
         )
-        return await self._take(claimed, until_s=asked_at_s + self._lease_s)
+        count = await self._take(claimed, until_s=asked_at_s + self._lease_s)
+        self._unclear = []
+        return count
+
+    async def _mend(self) -> None:
+        """Undo a claim that an error cut off."""
+        count = await hand_back_strays(
+            self._db, self._unclear, owner=self._owner, held=self._held.ids(), lease_s=self._lease_s
+        )
+        _log.warning("a claim was cut off; handed back", extra={"hosts": len(self._unclear), "jobs": count})
+        self._unclear = []
 
     def _share(self, host: ReadyHost, foreign: int, each: int) -> int:
         """How many jobs of a host to lease: what it can answer within the time ahead, at least its free slots."""
@@ -191,8 +217,9 @@ class Claimer:
 
     async def _take(self, claimed: Sequence[ClaimedHost], *, until_s: float) -> int:
         jobs = [job for item in claimed for job in item.jobs]
-        self._held.take(jobs, until_s=until_s)
+        # Bodies first: if they cannot be read now, nothing is held, and the claim is undone.
         await self._bodies.load(job.body for job in jobs)
+        self._held.take(jobs, until_s=until_s)
         for item in claimed:
             self._lanes.add(
                 item.host.authority,

@@ -154,7 +154,10 @@ class Engine:
         stopping = asyncio.create_task(self._stopping.wait(), name="ojak-stopping")
         try:
             await asyncio.wait([stopping, settling, *loops], return_when=asyncio.FIRST_COMPLETED)
+            # Nothing begins any more, also where a loop has failed.
+            self._stopping.set()
             await _end(loops)
+            await self._claimer.finish()
             await self._hand_back(self._lanes.take_all())
             await self._drain()
             for task in (settling, *loops):
@@ -162,6 +165,7 @@ class Engine:
                     raise fault
         finally:
             # Also when cancelled: what was not begun goes back now, what is on the wire is cut off and counts as begun.
+            self._stopping.set()
             await _end([*loops, stopping, *self._flights.values()])
             await asyncio.gather(*self._errands)
             await self._farewell(renewer, settling)
@@ -190,6 +194,7 @@ class Engine:
 
     async def _farewell(self, renewer: Renewer, settling: asyncio.Task[None]) -> None:
         try:
+            await self._claimer.finish()
             await self._hand_back(self._lanes.take_all())
             if not settling.done():
                 async with asyncio.timeout(5.0):
