@@ -18,8 +18,6 @@ from ojak.signing import FolderSenderKeys
 
 SENDER = "https://a.test/users/alice"
 HOSTS = 10
-# What a lease still holds after a fault is free again within seconds, and not within two minutes.
-SHORT_LEASES = {"OJAK_LEASE_S": "6", "OJAK_REQUEST_S": "4", "OJAK_REAP_EVERY_S": "1"}
 # A kernel needs a moment to close the connections of a process that was killed.
 GRACE_S = 0.25
 
@@ -37,7 +35,7 @@ def sending(tmp_path: Path, keys: Path, behaviour: str) -> Iterator[tuple[FarmHa
     with running_farm(plan, folder=tmp_path / "farm", keys_folders=[keys]) as farm:
         command = ["-m", "ojak.supervisor", "--data", str(tmp_path / "data"), "--workers", "2", "--keys", str(keys)]
         command += ["--allow-networks", "127.0.0.0/8", "--resolver-map", str(farm.resolver_path)]
-        with Watched(tmp_path / "data", command, SHORT_LEASES) as supervisor:
+        with Watched(tmp_path / "data", command) as supervisor:
             supervisor.until("ready")
             yield farm, supervisor
 
@@ -85,7 +83,7 @@ async def test_a_drain_ends_what_is_on_the_wire_and_the_next_start_sends_the_res
         assert supervisor.end() == 0
         assert 0 < accepted_counts(farm.ledger()).total() < len(expected)
         command = [str(argument) for argument in supervisor.process.args[1:]]  # type: ignore[index]
-        with Watched(supervisor.data, command, SHORT_LEASES) as again:
+        with Watched(supervisor.data, command) as again:
             again.until("ready")
             assert farm.client.wait(Counted.ACCEPTED, at_least=len(expected), timeout_s=30)
             again.process.send_signal(signal.SIGTERM)
