@@ -38,7 +38,7 @@ __all__ = [
 REASONS: list[str]
 """The closed list of words that `KeyRefused.reason` and `SignatureRefused.reason` take."""
 
-_Headers: TypeAlias = Sequence[tuple[str | bytes, str | bytes]]
+_Headers: TypeAlias = Iterable[tuple[str | bytes, str | bytes]]
 
 @final
 class PrivateKey:
@@ -48,11 +48,12 @@ class PrivateKey:
     """
 
     @staticmethod
-    def from_pem(pem: str | bytes) -> PrivateKey:
-        """Read a PEM private key: PKCS#8 (RSA of 2048 to 8192 bits, Ed25519, P-256), or RSA in PKCS#1.
+    def from_pem(pem: str | bytes, *, min_rsa_bits: int = 2048) -> PrivateKey:
+        """Read a PEM private key: PKCS#8 (RSA up to 8192 bits, Ed25519, P-256), or RSA in PKCS#1.
 
-        Any line ends and line lengths are taken. Raises `KeyRefused` with the reason `malformed_key`,
-        `unsupported_key` or `weak_key`. (RFC 7468, RFC 5958, RFC 8017, RFC 8410)
+        Any line ends and line lengths are taken. RSA below `min_rsa_bits`, or below 2048, is refused. Raises
+        `KeyRefused` with the reason `malformed_key`, `unsupported_key` or `weak_key`.
+        (RFC 7468, RFC 5958, RFC 8017, RFC 8410)
         """
 
     @staticmethod
@@ -134,7 +135,7 @@ class PublicKey:
 class BodyDigest:
     """The digest fields of one body: computed once, used for every attempt."""
 
-    def __new__(cls, body: bytes, algorithms: Sequence[str] | None = None) -> BodyDigest:
+    def __new__(cls, body: bytes | None, algorithms: Sequence[str] | None = None) -> BodyDigest:
         """Hash a body by SHA-256, which every server reads, or by the named algorithms (`sha-256`, `sha-512`)."""
 
     def __eq__(self, other: object, /) -> bool: ...
@@ -146,7 +147,7 @@ class BodyDigest:
     def content_digest(self) -> str:
         """The value of `Content-Digest`, such as `sha-256=:…:` (RFC 9530)."""
 
-def check_digest(field: str, value: str, body: bytes) -> None:
+def check_digest(field: str, value: str, body: bytes | None) -> None:
     """Check the value of a `Digest` or `Content-Digest` field against a body.
 
     Every algorithm that is known (sha-256, sha-512) has to match, and one has to be known. Raises `SignatureRefused`

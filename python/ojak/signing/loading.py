@@ -16,14 +16,14 @@ def load_key(
         text: the key.
         private: whether it has to be a private key; if not, it has to be a public one.
         form: `pem` (PKCS#1, PKCS#8, SPKI) or `multibase` (a multikey of FEP-521a).
-        min_rsa_bits: the fewest bits of an RSA public key, at least 1024. A private one has 2048 or more in any case.
+        min_rsa_bits: the fewest bits of an RSA key: at least 1024, or 2048 for a private one.
 
     Raises:
         KeyRefused: `malformed_key`, `unsupported_key`, `weak_key`, or `invalid_param` for another form.
     """
     match form, private:
         case "pem", True:
-            return PrivateKey.from_pem(text).public_key()
+            return PrivateKey.from_pem(text, min_rsa_bits=min_rsa_bits).public_key()
         case "pem", False:
             return PublicKey.from_pem(text, min_rsa_bits=min_rsa_bits)
         case "multibase", True:

@@ -50,6 +50,8 @@ def proof_hash(document: Mapping[str, object]) -> bytes:
 
 
 def _text(document: Mapping[str, object]) -> bytes:
+    if not isinstance(document, Mapping):
+        raise SignatureRefused("not_json", f"the document is a {type(document).__name__}; an object is wanted")
     try:
         return json.dumps(dict(document), allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:

@@ -4,10 +4,11 @@
 use std::borrow::Cow;
 
 use ojak_httpsig::error::{Reason, Refused};
+use ojak_httpsig::message::MAX_FIELDS;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
-use pyo3::types::{PyBytes, PySequence, PyString};
+use pyo3::types::{PyBytes, PyString};
 
 use crate::errors::signature_refused;
 
@@ -21,23 +22,15 @@ impl Headers {
         self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect()
     }
 
-    /// Reads a sequence of pairs.
+    /// Reads pairs.
     pub fn read(fields: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = fields.py();
-        let sequence = fields.cast::<PySequence>()?;
-        let count = sequence.len()?;
-        if count > ojak_httpsig::message::MAX_FIELDS {
-            let refused = Refused::new(
-                Reason::InvalidHeader,
-                format!(
-                    "the message has {count} header fields; at most {} are allowed",
-                    ojak_httpsig::message::MAX_FIELDS
-                ),
-            );
-            return Err(signature_refused(py, &refused));
-        }
-        let mut pairs = Vec::with_capacity(count);
-        for pair in sequence.try_iter()? {
+        let mut pairs = Vec::with_capacity(16);
+        for pair in fields.try_iter()? {
+            if pairs.len() == MAX_FIELDS {
+                let detail = format!("the message has more than {MAX_FIELDS} header fields");
+                return Err(signature_refused(py, &Refused::new(Reason::InvalidHeader, detail)));
+            }
             let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
             pairs.push((text(&name, "header name")?, text(&value, "header value")?));
         }
@@ -45,7 +38,7 @@ impl Headers {
     }
 }
 
-/// A str, or bytes of ASCII.
+/// A str, or bytes: UTF-8, or else taken as Latin-1, which keeps every byte apart from every other.
 fn text(value: &Bound<'_, PyAny>, what: &str) -> PyResult<PyBackedStr> {
     let py = value.py();
     let refused = || {
@@ -56,8 +49,10 @@ fn text(value: &Bound<'_, PyAny>, what: &str) -> PyResult<PyBackedStr> {
         return string.extract::<PyBackedStr>().map_err(|_| refused());
     }
     if let Ok(bytes) = value.cast::<PyBytes>() {
-        let string = std::str::from_utf8(bytes.as_bytes()).map_err(|_| refused())?;
-        return PyString::new(py, string).extract::<PyBackedStr>().map_err(|_| refused());
+        let bytes = bytes.as_bytes();
+        let string = std::str::from_utf8(bytes)
+            .map_or_else(|_| Cow::Owned(bytes.iter().map(|byte| char::from(*byte)).collect()), Cow::Borrowed);
+        return PyString::new(py, &string).extract::<PyBackedStr>().map_err(|_| refused());
     }
     Err(PyTypeError::new_err(format!("a {what} is a str or bytes, not {}", value.get_type().name()?)))
 }

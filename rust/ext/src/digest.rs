@@ -16,7 +16,8 @@ pub struct BodyDigest(pub digest::BodyDigest);
 impl BodyDigest {
     #[new]
     #[pyo3(signature = (body, algorithms = None))]
-    fn new(py: Python<'_>, body: &[u8], algorithms: Option<Vec<String>>) -> PyResult<Self> {
+    fn new(py: Python<'_>, body: Option<&[u8]>, algorithms: Option<Vec<String>>) -> PyResult<Self> {
+        let body = body.unwrap_or_default();
         let Some(names) = algorithms else { return Ok(Self(digest::BodyDigest::new(body))) };
         let algorithms = names
             .iter()
@@ -47,7 +48,8 @@ impl BodyDigest {
 
 /// Checks a digest field against a body.
 #[pyfunction]
-pub fn check_digest(py: Python<'_>, field: &str, value: &str, body: &[u8]) -> PyResult<()> {
+pub fn check_digest(py: Python<'_>, field: &str, value: &str, body: Option<&[u8]>) -> PyResult<()> {
+    let body = body.unwrap_or_default();
     let checked = if field.eq_ignore_ascii_case("digest") {
         digest::check_digest(value, body)
     } else if field.eq_ignore_ascii_case("content-digest") {

@@ -36,8 +36,9 @@ pub struct PrivateKey(pub Arc<key::PrivateKey>);
 #[pymethods]
 impl PrivateKey {
     #[staticmethod]
-    fn from_pem(pem: &Bound<'_, PyAny>) -> PyResult<Self> {
-        with_text(pem, key::PrivateKey::from_pem).map(|key| Self(Arc::new(key)))
+    #[pyo3(signature = (pem, *, min_rsa_bits = 2048))]
+    fn from_pem(pem: &Bound<'_, PyAny>, min_rsa_bits: u32) -> PyResult<Self> {
+        with_text(pem, |text| key::PrivateKey::from_pem(text, min_rsa_bits)).map(|key| Self(Arc::new(key)))
     }
 
     #[staticmethod]

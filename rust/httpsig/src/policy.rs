@@ -2,9 +2,9 @@
 //! What a verifier demands, and what it answers.
 
 use crate::digest::{check_content_digest, check_digest};
-use crate::error::{Outcome, Reason, Refused};
+use crate::error::{Outcome, Reason, Refused, quoted};
 use crate::key::{Algorithm, KeyKind, MIN_RSA_BITS, PublicKey};
-use crate::message::Message;
+use crate::message::{Message, Start};
 
 /// How a signature is laid into a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,7 +35,7 @@ impl Scheme {
             "rfc9421" => Ok(Self::Rfc9421),
             _ => Err(Refused::new(
                 Reason::InvalidParam,
-                format!("the scheme {} is not known; cavage or rfc9421 is allowed", crate::error::quoted(name)),
+                format!("the scheme {} is not known; cavage or rfc9421 is allowed", quoted(name)),
             )),
         }
     }
@@ -121,7 +121,7 @@ impl Policy {
     /// Finds a key and checks that it is large enough.
     pub(crate) fn key<R: Resolve>(&self, resolver: &mut R, key_id: &str) -> Outcome<R::Key> {
         let found = resolver.resolve(key_id)?.ok_or_else(|| {
-            Refused::new(Reason::UnknownKey, format!("no key is known under the id {}", crate::error::quoted(key_id)))
+            Refused::new(Reason::UnknownKey, format!("no key is known under the id {}", quoted(key_id)))
         })?;
         let key = found.as_ref();
         if key.kind() == KeyKind::Rsa && key.bits() < self.min_rsa_bits {
@@ -168,6 +168,24 @@ impl Policy {
 /// The refusal of a signature that covers too little.
 pub(crate) fn uncovered(what: &str) -> Refused {
     Refused::new(Reason::InsufficientCoverage, format!("the signature does not cover {what}"))
+}
+
+/// Checks that the one Host field is that of the URL. A signature over another host was made for another server, or
+/// for another one of this machine.
+pub(crate) fn check_host(message: &Message<'_>) -> Outcome<()> {
+    let Start::Request { target, .. } = &message.start else { return Ok(()) };
+    let mut hosts = message.values("host");
+    let Some(host) = hosts.next() else { return Ok(()) };
+    if hosts.next().is_some() {
+        return Err(Refused::new(Reason::InvalidHeader, "the request has more than one Host field"));
+    }
+    if target.is_authority(host) {
+        return Ok(());
+    }
+    Err(Refused::new(
+        Reason::WrongAuthority,
+        format!("the Host {} is not that of the URL, {}", quoted(host), quoted(&target.authority)),
+    ))
 }
 
 /// Compares a covered digest field with the body. A response without a body is taken as one of no bytes.

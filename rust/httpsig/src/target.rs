@@ -88,6 +88,13 @@ impl<'a> Target<'a> {
         out
     }
 
+    /// Whether the value of a Host field names this authority: in any case, and with the default port or without.
+    #[must_use]
+    pub fn is_authority(&self, host: &str) -> bool {
+        let bare = host.strip_suffix(if self.scheme == "https" { ":443" } else { ":80" }).unwrap_or(host);
+        bare.eq_ignore_ascii_case(&self.authority)
+    }
+
     /// The query with its question mark, a lone one if there is none: the value of `@query`.
     #[must_use]
     pub fn query_component(&self) -> String {
@@ -184,7 +191,11 @@ fn host_of<'a>(url: &str, host: &'a str) -> Outcome<Cow<'a, str>> {
             .map_err(|_| bad(url, "has a host that is not a domain name by IDNA (UTS 46)"))?;
         Cow::Owned(encoded.into_owned())
     };
-    if name.len() > 255 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_')) {
+    let labels = name.strip_suffix('.').unwrap_or(&name);
+    let fits = |label: &str| {
+        (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    };
+    if name.len() > 255 || !labels.split('.').all(fits) {
         return Err(bad(url, "has a host that is not a domain name or an address"));
     }
     Ok(name)

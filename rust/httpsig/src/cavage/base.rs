@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The signing string (draft-cavage-12 section 2.3).
 
-use std::fmt::Write as _;
-
 use crate::error::{Outcome, Reason, Refused, quoted};
 use crate::message::{Message, is_token, joined};
 
@@ -11,11 +9,11 @@ pub const MAX_COVERED: usize = 64;
 
 /// What stands in a signing string besides the message.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Covered {
-    /// The `created` parameter.
-    pub created_s: Option<i64>,
-    /// The `expires` parameter.
-    pub expires_s: Option<i64>,
+pub struct Covered<'a> {
+    /// The `created` parameter, as it is written.
+    pub created: Option<&'a str>,
+    /// The `expires` parameter, as it is written.
+    pub expires: Option<&'a str>,
     /// Whether (created) and (expires) may be covered: not with an algorithm that begins with rsa, hmac or ecdsa.
     pub times_allowed: bool,
     /// Whether (request-target) leaves out the query, as some servers sign a GET.
@@ -31,7 +29,7 @@ pub struct Covered {
 pub fn signing_string<'n>(
     message: &Message<'_>,
     names: impl Iterator<Item = &'n str> + Clone,
-    covered: Covered,
+    covered: Covered<'_>,
 ) -> Outcome<String> {
     let count = names.clone().take(MAX_COVERED + 1).count();
     if count == 0 || count > MAX_COVERED {
@@ -49,8 +47,8 @@ pub fn signing_string<'n>(
         out.push_str(": ");
         match name {
             "(request-target)" => push_request_target(&mut out, message, covered.without_query)?,
-            "(created)" => push_time(&mut out, name, covered.created_s, covered)?,
-            "(expires)" => push_time(&mut out, name, covered.expires_s, covered)?,
+            "(created)" => push_time(&mut out, name, covered.created, covered)?,
+            "(expires)" => push_time(&mut out, name, covered.expires, covered)?,
             _ if is_token(name) => {
                 let value = joined(&message.fields, name).ok_or_else(|| missing(name))?;
                 if !value.is_ascii() {
@@ -82,7 +80,7 @@ fn push_request_target(out: &mut String, message: &Message<'_>, without_query: b
     Ok(())
 }
 
-fn push_time(out: &mut String, name: &str, value: Option<i64>, covered: Covered) -> Outcome<()> {
+fn push_time(out: &mut String, name: &str, value: Option<&str>, covered: Covered<'_>) -> Outcome<()> {
     if !covered.times_allowed {
         return Err(Refused::new(
             Reason::AlgorithmMismatch,
@@ -94,8 +92,7 @@ fn push_time(out: &mut String, name: &str, value: Option<i64>, covered: Covered)
     let value = value.ok_or_else(|| {
         Refused::new(Reason::MissingParam, format!("{name} is covered, but the parameter itself is missing"))
     })?;
-    // Writing to a String does not fail.
-    let _ = write!(out, "{value}");
+    out.push_str(value);
     Ok(())
 }
 

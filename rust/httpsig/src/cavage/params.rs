@@ -21,9 +21,13 @@ pub struct CavageParams<'a> {
     pub key_id: &'a str,
     /// `algorithm`, in lower case, if given.
     pub algorithm: Option<String>,
+    /// `created`, as it is written.
+    pub created: Option<&'a str>,
     /// `created`, in seconds.
     pub created_s: Option<i64>,
-    /// `expires`, in seconds.
+    /// `expires`, as it is written.
+    pub expires: Option<&'a str>,
+    /// `expires`, in whole seconds.
     pub expires_s: Option<i64>,
     /// The covered names, in lower case.
     pub headers: Vec<Cow<'a, str>>,
@@ -142,8 +146,10 @@ impl<'a> CavageParams<'a> {
         Ok(Self {
             key_id: required("keyId")?,
             algorithm,
+            created: get("created"),
             created_s: time(get("created"), "created")?,
-            expires_s: time(get("expires"), "expires")?,
+            expires: get("expires"),
+            expires_s: time(get("expires").map(whole), "expires")?,
             headers,
             signature: required("signature")?,
         })
@@ -163,7 +169,15 @@ fn lower(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// A time in whole seconds. A fraction, which the draft allows for expires, is not: nobody sends one.
+/// A time without its fraction, which section 2.1.5 allows for expires and 2.1.4 forbids for created.
+fn whole(value: &str) -> &str {
+    match value.split_once('.') {
+        Some((whole, fraction)) if !fraction.is_empty() && fraction.bytes().all(|b| b.is_ascii_digit()) => whole,
+        _ => value,
+    }
+}
+
+/// A time in whole seconds.
 fn time(value: Option<&str>, name: &str) -> Outcome<Option<i64>> {
     let Some(value) = value else { return Ok(None) };
     if value.is_empty() || value.len() > 15 || !value.bytes().all(|b| b.is_ascii_digit()) {

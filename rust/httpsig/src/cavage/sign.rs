@@ -31,15 +31,6 @@ pub struct CavageRequest<'a> {
 }
 
 impl CavageRequest<'_> {
-    fn covered(&self) -> Covered {
-        Covered {
-            created_s: self.created_s,
-            expires_s: self.expires_s,
-            times_allowed: times_allowed(self.algorithm),
-            without_query: false,
-        }
-    }
-
     /// The algorithm behind the name.
     ///
     /// # Errors
@@ -76,11 +67,19 @@ impl CavageRequest<'_> {
     /// # Errors
     /// As [`signing_string`].
     pub fn base(&self, message: &Message<'_>) -> Outcome<String> {
+        let text = |value: Option<i64>| value.map(|value| value.to_string());
+        let (created, expires) = (text(self.created_s), text(self.expires_s));
+        let covered = Covered {
+            created: created.as_deref(),
+            expires: expires.as_deref(),
+            times_allowed: times_allowed(self.algorithm),
+            without_query: false,
+        };
         if self.headers.iter().all(|name| is_lower(name)) {
-            return signing_string(message, self.headers.iter().copied(), self.covered());
+            return signing_string(message, self.headers.iter().copied(), covered);
         }
         let lowered: Vec<String> = self.headers.iter().map(|name| name.to_ascii_lowercase()).collect();
-        signing_string(message, lowered.iter().map(String::as_str), self.covered())
+        signing_string(message, lowered.iter().map(String::as_str), covered)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::cavage::sign::CavageRequest;
 use crate::date;
 use crate::error::{Outcome, Reason, Refused};
 use crate::message::{Message, Start};
-use crate::policy::{Coverage, Policy, Resolve, Scheme, Verified, check_body, uncovered};
+use crate::policy::{Coverage, Policy, Resolve, Scheme, Verified, check_body, check_host, uncovered};
 
 /// Verifies the one cavage signature of a message. Cheap checks come before the key is asked for, the key before the
 /// signature, and the body is hashed only for a signature that is right.
@@ -25,8 +25,8 @@ pub fn verify<R: Resolve>(message: &Message<'_>, resolver: &mut R, policy: &Poli
     }
     let covers = |name: &str| params.headers.iter().any(|covered| covered == name);
     let covered = Covered {
-        created_s: params.created_s,
-        expires_s: params.expires_s,
+        created: params.created,
+        expires: params.expires,
         times_allowed: params.algorithm.as_deref().is_none_or(times_allowed),
         without_query: false,
     };
@@ -90,6 +90,7 @@ fn check_coverage(message: &Message<'_>, covers: impl Fn(&str) -> bool) -> Outco
     if !covers("host") {
         return Err(uncovered("host"));
     }
+    check_host(message)?;
     if !covers("date") && !covers("(created)") {
         return Err(uncovered("date or (created)"));
     }

@@ -9,6 +9,7 @@ use crate::key::pem::malformed;
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const OCTET_STRING: u8 = 0x04;
+const NULL: u8 = 0x05;
 const OID: u8 = 0x06;
 const SEQUENCE: u8 = 0x30;
 
@@ -130,16 +131,27 @@ pub fn ed25519_seed(key: &[u8]) -> Outcome<&[u8]> {
 
 fn algorithm(identifier: &[u8]) -> Outcome<KeyType> {
     let mut reader = Reader(identifier);
-    match reader.take(OID)? {
-        OID_RSA => Ok(KeyType::Rsa),
-        OID_RSA_PSS => Ok(KeyType::RsaPss),
-        OID_ED25519 => Ok(KeyType::Ed25519),
-        OID_EC if reader.take(OID).is_ok_and(|curve| curve == OID_P256) => Ok(KeyType::P256),
-        _ => Err(Refused::new(
-            Reason::UnsupportedKey,
-            "the key is of a kind that is not used here; RSA, Ed25519 or (to verify) P-256 is wanted",
-        )),
-    }
+    let key_type = match reader.take(OID)? {
+        OID_RSA => {
+            // NULL; some leave it out.
+            if !reader.0.is_empty() && !reader.take(NULL)?.is_empty() {
+                return Err(broken());
+            }
+            KeyType::Rsa
+        }
+        // The parameters restrict the hash, and verifying names its own.
+        OID_RSA_PSS => return Ok(KeyType::RsaPss),
+        OID_ED25519 => KeyType::Ed25519,
+        OID_EC if reader.take(OID).is_ok_and(|curve| curve == OID_P256) => KeyType::P256,
+        _ => {
+            return Err(Refused::new(
+                Reason::UnsupportedKey,
+                "the key is of a kind that is not used here; RSA, Ed25519 or (to verify) P-256 is wanted",
+            ));
+        }
+    };
+    reader.end()?;
+    Ok(key_type)
 }
 
 /// The number of bits of the modulus of an RSAPublicKey (PKCS#1).
@@ -182,7 +194,7 @@ fn integer_bits(bytes: &[u8]) -> Outcome<u32> {
 /// A SubjectPublicKeyInfo around key bytes.
 pub fn to_spki(key_type: KeyType, key: &[u8]) -> Vec<u8> {
     let identifier: &[&[u8]] = match key_type {
-        KeyType::Rsa | KeyType::RsaPss => &[&value(OID, OID_RSA), &[0x05, 0x00]],
+        KeyType::Rsa | KeyType::RsaPss => &[&value(OID, OID_RSA), &value(NULL, &[])],
         KeyType::Ed25519 => &[&value(OID, OID_ED25519)],
         KeyType::P256 => &[&value(OID, OID_EC), &value(OID, OID_P256)],
     };

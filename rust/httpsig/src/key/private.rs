@@ -36,8 +36,16 @@ impl PrivateKey {
     /// Reads a PEM private key: PKCS#8, or RSA in PKCS#1.
     ///
     /// # Errors
-    /// `malformed_key`, `unsupported_key`, and `weak_key` for RSA below 2048 bits.
-    pub fn from_pem(text: &str) -> Outcome<Self> {
+    /// `malformed_key`, `unsupported_key`, and `weak_key` for RSA below `min_rsa_bits`, or below 2048 in any case.
+    pub fn from_pem(text: &str, min_rsa_bits: u32) -> Outcome<Self> {
+        let key = Self::read_pem(text)?;
+        if key.kind() == KeyKind::Rsa {
+            check_rsa_bits(key.bits, min_rsa_bits)?;
+        }
+        Ok(key)
+    }
+
+    fn read_pem(text: &str) -> Outcome<Self> {
         let block = pem::decode(text)?;
         match block.label {
             "PRIVATE KEY" => Self::from_pkcs8(&block.der),

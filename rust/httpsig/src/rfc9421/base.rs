@@ -59,6 +59,12 @@ pub fn canonical_labels(text: &str) -> Outcome<Vec<(String, String)>> {
                 format!("the signature {} has a parameter twice", quoted(member.key)),
             ));
         }
+        if labels.iter().any(|(known, _)| known == member.key) {
+            return Err(Refused::new(
+                Reason::MalformedSignature,
+                format!("the field has the label {} twice", quoted(member.key)),
+            ));
+        }
         let mut canonical = String::new();
         sf::push_inner_list(&mut canonical, list)?;
         labels.push((member.key.to_owned(), canonical));

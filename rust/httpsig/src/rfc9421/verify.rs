@@ -6,7 +6,7 @@ use sfv::Version;
 use crate::error::{Outcome, Reason, Refused, quoted};
 use crate::key::Algorithm;
 use crate::message::{Message, Start};
-use crate::policy::{Coverage, Policy, Resolve, Scheme, Verified, check_body, uncovered};
+use crate::policy::{Coverage, Policy, Resolve, Scheme, Verified, check_body, check_host, uncovered};
 use crate::rfc9421::base::signature_base;
 use crate::rfc9421::component::{Component, Param};
 use crate::rfc9421::{MAX_COMPONENTS, MAX_FIELD_BYTES, MAX_LABELS};
@@ -211,6 +211,9 @@ fn check_coverage(message: &Message<'_>, components: &[Component<'_>]) -> Outcom
         Start::Request { target, .. } => {
             if !covers("@method") {
                 return Err(uncovered("@method"));
+            }
+            if covers("host") {
+                check_host(message)?;
             }
             let in_parts = (covers("@authority") || covers("host"))
                 && (covers("@request-target") || (covers("@path") && (target.query.is_none() || covers("@query"))));
