@@ -9,7 +9,9 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from pymongo import MongoClient
@@ -17,6 +19,14 @@ from pymongo import MongoClient
 from ojak.store.embedded import EmbeddedMongodError, FolderLock, embedded_mongod, embedded_url
 from ojak.store.embedded.errors import FolderInUse
 from ojak.store.embedded.folder import SOCKET_PATH_MAX_BYTES
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An `XDG_RUNTIME_DIR`, as short as they are: pytest's own folders are as good as too deep for a socket."""
+    with TemporaryDirectory(prefix="ojak-t-") as name:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", name)
+        yield Path(name)
 
 
 def count_after_insert(url: str) -> int:
@@ -48,12 +58,7 @@ def test_it_listens_on_one_private_socket_and_keeps_its_rows(tmp_path: Path) -> 
         assert count_after_insert(server.url) == 2
 
 
-def test_a_moved_folder_and_one_too_deep_for_a_socket_come_up_with_their_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runtime = tmp_path / "run"
-    runtime.mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+def test_a_moved_folder_and_one_too_deep_for_a_socket_come_up_with_their_rows(tmp_path: Path, runtime: Path) -> None:
     data, deep = tmp_path / "data", tmp_path / ("x" * SOCKET_PATH_MAX_BYTES)
     with embedded_mongod(data) as server:
         count_after_insert(server.url)
@@ -66,10 +71,7 @@ def test_a_moved_folder_and_one_too_deep_for_a_socket_come_up_with_their_rows(
         assert count_after_insert(server.url) == 3
 
 
-def test_a_socket_folder_of_somebody_elses_making_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runtime = tmp_path / "run"
-    runtime.mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+def test_a_socket_folder_of_somebody_elses_making_is_refused(tmp_path: Path, runtime: Path) -> None:
     deep = tmp_path / ("x" * SOCKET_PATH_MAX_BYTES)
     with embedded_mongod(deep):
         name = next(runtime.iterdir()).name
@@ -234,12 +236,10 @@ def test_the_environment_of_the_application_does_not_reach_the_server(
 
 
 def test_a_file_system_without_sockets_gets_its_socket_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ojak.store.embedded import folder
 
-    (tmp_path / "run").mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     real = socket.socket.bind
 
     def bind(self: socket.socket, address: str) -> None:
@@ -248,4 +248,4 @@ def test_a_file_system_without_sockets_gets_its_socket_elsewhere(
         real(self, address)
 
     monkeypatch.setattr(socket.socket, "bind", bind)
-    assert folder.prepare_folder(tmp_path / "data").socket.parent.parent == tmp_path / "run"
+    assert folder.prepare_folder(tmp_path / "data").socket.parent.parent == runtime

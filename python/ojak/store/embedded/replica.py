@@ -18,6 +18,7 @@ LOOK_S = 0.02
 START_TIMEOUT_S = 120.0
 _NOT_YET_INITIALIZED = 94
 _ALREADY_INITIALIZED = 23
+_CONFIGURATION_IN_PROGRESS = 109
 
 
 def await_primary(
@@ -68,13 +69,17 @@ def _ensure_member(client: MongoClient[Mapping[str, Any]], folder: EmbeddedFolde
     while True:
         try:
             config: dict[str, Any] = dict(client.admin.command("replSetGetConfig")["config"])
-        except OperationFailure as error:
-            if error.code != _NOT_YET_INITIALIZED:
-                raise
-        else:
             if [row["host"] for row in config["members"]] != [member["host"]]:
                 config |= {"version": config["version"] + 1, "members": [{**config["members"][0], **member}]}
                 client.admin.command("replSetReconfig", config, force=True)
+        except OperationFailure as error:
+            if error.code == _CONFIGURATION_IN_PROGRESS and time.monotonic() < deadline:
+                # A server that is only just up is still taking in the configuration that it stored.
+                time.sleep(LOOK_S)
+                continue
+            if error.code != _NOT_YET_INITIALIZED:
+                raise
+        else:
             return
         try:
             client.admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": [member]})
