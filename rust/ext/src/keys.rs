@@ -60,6 +60,14 @@ impl PrivateKey {
         Ok(Self(Arc::new(key)))
     }
 
+    /// A key that does not sign, for measuring.
+    #[cfg(feature = "stub-key")]
+    #[staticmethod]
+    fn stub(kind: &str) -> Self {
+        let kind = if kind == "rsa" { key::KeyKind::Rsa } else { key::KeyKind::Ed25519 };
+        Self(Arc::new(key::PrivateKey::stub(kind)))
+    }
+
     #[staticmethod]
     fn generate_ed25519(py: Python<'_>) -> PyResult<Self> {
         let key = key::PrivateKey::generate_ed25519().map_err(|refused| key_refused(py, &refused))?;

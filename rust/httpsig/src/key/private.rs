@@ -23,6 +23,8 @@ enum Pair {
     Rsa(RsaKeyPair),
     Ed25519(Ed25519KeyPair),
     P256(EcdsaKeyPair),
+    #[cfg(feature = "stub-key")]
+    Stub(KeyKind),
 }
 
 /// A private key to sign with. aws-lc keeps it, and clears it when it is dropped.
@@ -152,10 +154,19 @@ impl PrivateKey {
         Ok(Self { pair: Pair::Ed25519(pair), bits: 256, pinned: None })
     }
 
+    /// A key that answers zeros instead of signatures.
+    #[cfg(feature = "stub-key")]
+    #[must_use]
+    pub const fn stub(kind: KeyKind) -> Self {
+        Self { pair: Pair::Stub(kind), bits: 2048, pinned: None }
+    }
+
     /// What kind the key is of.
     #[must_use]
     pub const fn kind(&self) -> KeyKind {
         match self.pair {
+            #[cfg(feature = "stub-key")]
+            Pair::Stub(kind) => kind,
             Pair::Rsa(_) => KeyKind::Rsa,
             Pair::Ed25519(_) => KeyKind::Ed25519,
             Pair::P256(_) => KeyKind::P256,
@@ -183,6 +194,8 @@ impl PrivateKey {
             Pair::Rsa(pair) => PublicKey::from_bytes(KeyType::Rsa, pair.public_key().as_ref(), MIN_RSA_BITS),
             Pair::Ed25519(pair) => PublicKey::from_bytes(KeyType::Ed25519, pair.public_key().as_ref(), MIN_RSA_BITS),
             Pair::P256(pair) => PublicKey::from_bytes(KeyType::P256, pair.public_key().as_ref(), MIN_RSA_BITS),
+            #[cfg(feature = "stub-key")]
+            Pair::Stub(_) => Err(malformed("a stub has no public key")),
         }?;
         match self.pinned {
             Some(algorithm) => key.pinned_to(algorithm),
@@ -201,6 +214,8 @@ impl PrivateKey {
             // Version 1, which every reader knows; version 2 carries the public key too, and some refuse it.
             Pair::Ed25519(pair) => Zeroizing::new(pair.to_pkcs8v1().map_err(failed)?.as_ref().to_vec()),
             Pair::P256(pair) => Zeroizing::new(pair.to_pkcs8v1().map_err(failed)?.as_ref().to_vec()),
+            #[cfg(feature = "stub-key")]
+            Pair::Stub(_) => return Err(malformed("a stub has no key")),
         };
         Ok(pem::encode("PRIVATE KEY", &der))
     }
@@ -237,6 +252,8 @@ impl PrivateKey {
                 Ok(signature)
             }
             Pair::Ed25519(pair) => pair.try_sign(data).map(|signature| signature.as_ref().to_vec()).map_err(failed),
+            #[cfg(feature = "stub-key")]
+            Pair::Stub(kind) => Ok(vec![0; if *kind == KeyKind::Rsa { 256 } else { 64 }]),
             Pair::P256(pair) => {
                 pair.sign(&SystemRandom::new(), data).map(|signature| signature.as_ref().to_vec()).map_err(failed)
             }
