@@ -20,6 +20,7 @@ from ojak.store.hosts import IDLE_KEPT_S, READY, Due, dues_of, look_again, lower
 from ojak.store.now import EPOCH, NEVER
 from ojak.store.row import MalformedRow, job_of, park_malformed
 
+_BATCH: Final = 5000
 FULL_RECHECK_MS: Final = 500
 """A lane whose slots are all held, by a former owner's requests for example, is looked at again so soon."""
 
@@ -220,7 +221,8 @@ async def _first_rows(
         }
     )
     lanes = {name: _Lane([], None) for name in room}
-    async for row in await db.jobs.aggregate(pipeline):
+    # All at once: an awaited step for each row would cost more than reading it.
+    for row in await (await db.jobs.aggregate(pipeline, batchSize=_BATCH)).to_list():
         lane = lanes[row["lane"]]
         if row["has_come"] and len(lane.picked) < room[row["lane"]]:
             lane.picked.append(row)

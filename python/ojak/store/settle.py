@@ -5,7 +5,7 @@ What no longer matches was taken by somebody else, and its outcome is dropped: a
 that do not show the write are read back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -76,16 +76,15 @@ async def write_ends(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, ke
         kept_s: how long a finished row stays.
     """
     stored: set[bytes] = set()
-    # Alike ends under one lease make one statement: most of a batch are deliveries with one status and scheme.
+    # Alike ends make one statement: most of a batch are deliveries with one status and scheme.
     for _, group in groupby(sorted(ends, key=_likeness), key=_likeness):
         alike = list(group)
         stored |= await _write_alike(db, alike, tell=tell, kept_s=kept_s)
     return stored
 
 
-def _likeness(end: Ended) -> tuple[bytes, str, int, str, str, bool, bool, str]:
+def _likeness(end: Ended) -> tuple[str, int, str, str, bool, bool, str]:
     return (
-        end.job.stamp,
         end.outcome,
         end.status or 0,
         end.reason,
@@ -98,21 +97,21 @@ def _likeness(end: Ended) -> tuple[bytes, str, int, str, str, bool, bool, str]:
 
 async def _write_alike(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, kept_s: float) -> set[bytes]:
     first = ends[0]
-    ids = {end.job.id for end in ends}
-    last = {
+    last: Document = {
         "status": first.status,
-        "reason": first.reason,
+        "reason": {"$literal": first.reason},
         "scheme": first.scheme,
-        "stamp": first.job.stamp,
+        # What shows later that it was this lease's outcome that was written.
+        "stamp": "$lease.stamp",
     }
     if first.detail:
-        last["detail"] = first.detail
+        last["detail"] = {"$literal": first.detail}
     fields: Document = {
         "state": first.outcome.value,
         "end": {"$add": [{"$ifNull": ["$end", 0]}, 1]},
         "told": not tell,
         "finished_at": db.now.expr,
-        "last": {"$literal": last},
+        "last": last,
     }
     if first.spent:
         fields["tries"] = {"$add": ["$tries", 1]}
@@ -120,17 +119,21 @@ async def _write_alike(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, 
         fields["maybe"] = {"$add": [{"$ifNull": ["$maybe", 0]}, 1]}
     if not tell:
         fields["expire_at"] = db.now.plus(kept_s)
-    result = await db.jobs.update_many(_leased(ids, first.job.stamp), [{"$set": fields}, {"$unset": "lease"}])
-    if result.matched_count == len(ids):
-        return ids
-    return await _showing(db, ids, first.job.stamp, state=first.outcome.value)
+    by_stamp = _by_stamp(end.job for end in ends)
+    branches = [_leased(ids, stamp) for stamp, ids in by_stamp.items()]
+    result = await db.jobs.update_many(
+        branches[0] if len(branches) == 1 else {"$or": branches}, [{"$set": fields}, {"$unset": "lease"}]
+    )
+    if result.matched_count == len(ends):
+        return {end.job.id for end in ends}
+    return await _showing(db, by_stamp, state=first.outcome.value)
 
 
 async def write_retries(db: QueueDatabase, retries: Sequence[Retried]) -> set[bytes]:
     """Put jobs back for a later attempt, then say when their hosts are due; gives the ids of those that were stored."""
     updates = [
         UpdateOne(
-            _leased({retry.job.id}, retry.job.stamp),
+            _leased([retry.job.id], retry.job.stamp),
             [
                 {
                     "$set": {
@@ -156,12 +159,7 @@ async def write_retries(db: QueueDatabase, retries: Sequence[Retried]) -> set[by
     result = await db.jobs.bulk_write(updates, ordered=False)
     stored = {retry.job.id for retry in retries}
     if result.matched_count != len(stored):
-        by_stamp: dict[bytes, set[bytes]] = {}
-        for retry in retries:
-            by_stamp.setdefault(retry.job.stamp, set()).add(retry.job.id)
-        stored = set()
-        for stamp, ids in by_stamp.items():
-            stored |= await _showing(db, ids, stamp, state="queued")
+        stored = await _showing(db, _by_stamp(retry.job for retry in retries), state="queued")
     await lower_due(
         db,
         [
@@ -173,11 +171,18 @@ async def write_retries(db: QueueDatabase, retries: Sequence[Retried]) -> set[by
     return stored
 
 
-def _leased(ids: set[bytes], stamp: bytes) -> Document:
+def _by_stamp(jobs: Iterable[Job]) -> dict[bytes, list[bytes]]:
+    by_stamp: dict[bytes, list[bytes]] = {}
+    for job in jobs:
+        by_stamp.setdefault(job.stamp, []).append(job.id)
+    return by_stamp
+
+
+def _leased(ids: Sequence[bytes], stamp: bytes) -> Document:
     return {"_id": {"$in": list(ids)}, "state": "leased", "lease.stamp": stamp}
 
 
-async def _showing(db: QueueDatabase, ids: set[bytes], stamp: bytes, *, state: str) -> set[bytes]:
-    """Which rows show a write made under `stamp`; the others were taken before it."""
-    rows = db.jobs.find({"_id": {"$in": list(ids)}, "state": state, "last.stamp": stamp}, {"_id": 1})
-    return {bytes(row["_id"]) async for row in rows}
+async def _showing(db: QueueDatabase, by_stamp: Mapping[bytes, Sequence[bytes]], *, state: str) -> set[bytes]:
+    """Which rows show a write made under their stamp; the others were taken before it."""
+    branches = [{"_id": {"$in": list(ids)}, "state": state, "last.stamp": stamp} for stamp, ids in by_stamp.items()]
+    return {row["_id"] async for row in db.jobs.find({"$or": branches}, {"_id": 1})}

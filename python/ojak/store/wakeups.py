@@ -4,7 +4,7 @@
 They are hints: one may be lost, and the poll is the truth.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,7 +53,7 @@ async def wake(db: QueueDatabase, shards: Iterable[int], *, small: bool = True) 
     await db.wakeups.insert_one({"at": NEW_SEQ, "shards": sorted(set(shards)), "small": small})
 
 
-async def listen(db: QueueDatabase) -> AsyncIterator[WakeUp]:
+async def listen(db: QueueDatabase) -> AsyncGenerator[WakeUp, None]:
     """Give each wake-up as it comes.
 
     Ends when the tail does, which happens without an error when it fell behind: open it again after a pause.

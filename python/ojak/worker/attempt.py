@@ -139,6 +139,10 @@ class Attempter:
             return self._unanswered(job, body, error)
         except SigningError as error:
             return self._keyless(job, "key-broken", error)
+        except Exception:  # noqa: BLE001
+            # A fault of this program: it must neither take the worker with it nor be repeated for ever.
+            _log.exception("an attempt failed in a way nobody foresaw", extra={"delivery": job.id.hex()})
+            return Attempted(outcome=self._retry(job, None, "internal-error", None))
         return self._answered(job, body, knocked)
 
     async def _key(self, job: Job) -> SigningKey | Attempted:

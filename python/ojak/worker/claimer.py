@@ -4,7 +4,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from ojak.clock import Clock
 from ojak.model.job import Priority
@@ -149,7 +149,7 @@ class Claimer:
             await asyncio.wait([self._claiming], timeout=_FINISH_S)
 
     async def _until(self, *events: asyncio.Event) -> None:
-        waits = [asyncio.ensure_future(event.wait()) for event in events]
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(event.wait()) for event in events]
         waits.append(asyncio.ensure_future(pause(self._poll_every_s)))
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

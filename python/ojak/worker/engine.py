@@ -218,18 +218,34 @@ class Engine:
 
     def _fill(self) -> None:
         """Start jobs while slots are free."""
+        while (job := self._begin_next()) is not None:
+            self._flights[job.id] = asyncio.create_task(self._fly_on(job))
+
+    def _begin_next(self) -> Job | None:
+        """Begin the next job if a slot is free for one."""
         while not self._stopping.is_set() and self._settler.pending < MAX_PENDING:
             job = self._lanes.next()
             if job is None:
-                return
-            if self._held.trust_left_s(job) < self._config.request_s or not self._ownership.trusted:
-                # Begun now it could outlast its lease, and somebody else's request could stand beside ours.
-                self._lanes.done(job, proven=None)
-                self._return_soon([job])
-                continue
-            if self._board is not None:
-                self._slots[job.id] = self._board.begin(job.id)
-            self._flights[job.id] = asyncio.create_task(self._fly(job))
+                return None
+            if self._held.trust_left_s(job) >= self._config.request_s and self._ownership.trusted:
+                if self._board is not None:
+                    self._slots[job.id] = self._board.begin(job.id)
+                return job
+            # Begun now it could outlast its lease, and somebody else's request could stand beside ours.
+            self._lanes.done(job, proven=None)
+            self._return_soon([job])
+        return None
+
+    async def _fly_on(self, first: Job) -> None:
+        """Make one delivery, then the next one that its slot is good for: a task for each would cost more."""
+        job: Job | None = first
+        task = asyncio.current_task()
+        assert task is not None
+        while job is not None:
+            await self._fly(job)
+            job = self._begin_next()
+            if job is not None:
+                self._flights[job.id] = task
 
     async def _fly(self, job: Job) -> None:
         attempted: Attempted | None = None
@@ -240,7 +256,8 @@ class Engine:
         finally:
             self._flights.pop(job.id, None)
             self._landed.set()
-            self._lanes.done(job, proven=self._standings.proven(job.lane) if attempted and attempted.tells else None)
+            tells = attempted is not None and attempted.tells
+            self._lanes.done(job, proven=self._standings.proven(job.lane) if tells else None)
             if attempted is None:
                 # Cut off: its lease was taken, or `run()` was cancelled. What it came to is not known.
                 self._held.drop([job.id])
@@ -251,7 +268,6 @@ class Engine:
         if self._on_attempt is not None:
             self._tell_attempt(self._on_attempt, attempted.as_told())
         self._claimer.finished()
-        self._fill()
 
     def _tell_attempt(self, callback: OnAttempt, attempt: DeliveryAttempt) -> None:
         try:

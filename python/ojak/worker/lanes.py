@@ -63,10 +63,8 @@ class Lanes:
         self._open_fanout = 0
         self._picks = 0
         self._lanes: dict[str, Lane] = {}
-        # Lanes that could start a job now, by (proven, priority), in turn.
-        self._rings: dict[tuple[bool, Priority], dict[str, Lane]] = {
-            (proven, priority): {} for proven in (True, False) for priority in Priority
-        }
+        # Lanes that could start a job now, in turn: by standing, then by priority.
+        self._rings: dict[bool, tuple[dict[str, Lane], dict[str, Lane]]] = {True: ({}, {}), False: ({}, {})}
         # What an open job was counted under: its lane's standing may change while it is on the wire.
         self._counted_unproven: set[bytes] = set()
 
@@ -79,7 +77,7 @@ class Lanes:
         for job in jobs:
             lane.waiting[job.priority].append(job)
         self._count(lane, len(jobs))
-        self._place(lane)
+        self._enter(lane)
 
     def _count(self, lane: Lane, change: int) -> None:
         lane.backlog += change
@@ -102,7 +100,7 @@ class Lanes:
             for priority in (Priority.FANOUT, Priority.SMALL) if fanout_first else (Priority.SMALL, Priority.FANOUT):
                 if priority is Priority.FANOUT and self._open_fanout >= max(1, self.concurrency - 1):
                     continue
-                ring = self._rings[proven, priority]
+                ring = self._rings[proven][priority]
                 if ring:
                     self._picks += 1
                     return self._start(next(iter(ring.values())), priority)
@@ -118,9 +116,8 @@ class Lanes:
             self._open_unproven += 1
             self._counted_unproven.add(job.id)
         # Out and in again: the lane goes to the end of its rings.
-        for ring in self._rings.values():
-            ring.pop(lane.authority, None)
-        self._place(lane)
+        self._leave(lane)
+        self._enter(lane)
         return job
 
     def done(self, job: Job, *, proven: bool | None) -> None:
@@ -133,24 +130,26 @@ class Lanes:
             self._counted_unproven.discard(job.id)
             self._open_unproven -= 1
         if proven is not None and proven is not lane.proven:
+            self._leave(lane)
             self._backlog[lane.proven] -= lane.backlog
             self._backlog[proven] += lane.backlog
             lane.proven = proven
-        self._place(lane)
+        self._enter(lane)
 
-    def _place(self, lane: Lane) -> None:
-        """Put a lane in the rings where it could start a job, and out of the others; forget an empty one."""
-        if lane.backlog and lane.open + lane.foreign < self.per_host:
-            for priority in Priority:
-                if lane.waiting[priority]:
-                    self._rings[lane.proven, priority].setdefault(lane.authority, lane)
-                else:
-                    self._rings[lane.proven, priority].pop(lane.authority, None)
-                self._rings[not lane.proven, priority].pop(lane.authority, None)
-            return
-        for ring in self._rings.values():
-            ring.pop(lane.authority, None)
-        if not lane.open and not lane.backlog:
+    def _leave(self, lane: Lane) -> None:
+        """Take a lane out of the rings of its standing."""
+        small, fanout = self._rings[lane.proven]
+        small.pop(lane.authority, None)
+        fanout.pop(lane.authority, None)
+
+    def _enter(self, lane: Lane) -> None:
+        """Put a lane at the end of the rings where it could start a job, if it is not in them; forget an empty one."""
+        if lane.backlog:
+            if lane.open + lane.foreign < self.per_host:
+                for line, ring in zip(lane.waiting, self._rings[lane.proven], strict=True):
+                    if line:
+                        ring.setdefault(lane.authority, lane)
+        elif not lane.open:
             self._lanes.pop(lane.authority, None)
 
     def full(self) -> list[str]:
@@ -202,7 +201,8 @@ class Lanes:
                     line.remove(job)
                     self._count(lane, -1)
                     dropped.add(job.id)
-            self._place(lane)
+            self._leave(lane)
+            self._enter(lane)
         return dropped
 
     def _take(self, lane: Lane) -> list[Job]:
@@ -210,5 +210,6 @@ class Lanes:
         for line in lane.waiting:
             line.clear()
         self._count(lane, -len(jobs))
-        self._place(lane)
+        self._leave(lane)
+        self._enter(lane)
         return jobs

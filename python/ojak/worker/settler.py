@@ -56,6 +56,7 @@ class Settler:
         self._empty = asyncio.Event()
         self._empty.set()
         self._writing = 0
+        self._draining = 0
 
     @property
     def pending(self) -> int:
@@ -71,8 +72,12 @@ class Settler:
 
     async def drained(self) -> None:
         """Wait until everything gathered is stored."""
-        self._full.set()
-        await self._empty.wait()
+        self._draining += 1
+        try:
+            self._full.set()
+            await self._empty.wait()
+        finally:
+            self._draining -= 1
 
     async def run(self) -> None:
         """Write batches for as long as the task lives."""
@@ -83,14 +88,17 @@ class Settler:
             except TimeoutError:
                 pass
             self._full.clear()
-            while self._pending:
-                batch, self._pending = self._pending[: self._batch], self._pending[self._batch :]
-                self._writing = len(batch)
-                await self._write(batch)
-                self._writing = 0
+            # What comes in while this is written waits for its own time, or every outcome would be a batch of its own.
+            waiting, self._pending = self._pending, []
+            self._writing = len(waiting)
+            for start in range(0, len(waiting), self._batch):
+                await self._write(waiting[start : start + self._batch])
+            self._writing = 0
             await self._write_news()
             if not self._pending:
                 self._empty.set()
+            elif self._draining or len(self._pending) >= self._batch:
+                self._full.set()
 
     async def _write(self, batch: Sequence[Ended | Retried]) -> None:
         ends = [outcome for outcome in batch if isinstance(outcome, Ended)]

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes under random interleavings: the limits always hold, the counts are always right, nothing is forgotten."""
+
+import dataclasses
+from datetime import UTC, datetime
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+
+from ojak.model.job import Job, Priority
+from ojak.worker.lanes import Lanes
+
+HOSTS = ["a", "b", "c", "d"]
+TEMPLATE = Job(
+    id=b"",
+    lane="",
+    inbox="",
+    shared=False,
+    ref=None,
+    sender="s",
+    activity_id="i",
+    body=b"",
+    priority=Priority.FANOUT,
+    tries=0,
+    deaths=0,
+    ends=0,
+    queued_at=datetime(2026, 1, 1, tzinfo=UTC),
+    gone_before=False,
+    too_old=False,
+    stamp=b"s",
+)
+
+
+class LanesMachine(RuleBasedStateMachine):
+    running = Bundle("running")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lanes = Lanes(concurrency=5, per_host=2)
+        self.waiting: dict[bytes, Job] = {}
+        self.open: dict[bytes, Job] = {}
+        self.foreign: dict[str, int] = {}
+        self.made = 0
+
+    @rule(
+        host=st.sampled_from(HOSTS),
+        priorities=st.lists(st.sampled_from(Priority), max_size=4),
+        proven=st.booleans(),
+        foreign=st.integers(0, 2),
+    )
+    def add(self, host: str, priorities: list[Priority], proven: bool, foreign: int) -> None:
+        jobs = []
+        for priority in priorities:
+            self.made += 1
+            jobs.append(dataclasses.replace(TEMPLATE, id=b"%d" % self.made, lane=host, priority=priority))
+        self.lanes.add(host, HOSTS.index(host), jobs, proven=proven, foreign=foreign)
+        self.waiting.update({job.id: job for job in jobs})
+        self.foreign[host] = foreign
+
+    @rule(target=running)
+    def start(self):
+        job = self.lanes.next()
+        if job is None:
+            return multiple()
+        assert self.waiting.pop(job.id) == job
+        others = sum(other.lane == job.lane for other in self.open.values())
+        assert others + self.foreign[job.lane] < 2
+        older = [other for other in self.waiting.values() if other.lane == job.lane and other.priority == job.priority]
+        assert all(int(other.id) > int(job.id) for other in older), "the oldest of its line goes first"
+        self.open[job.id] = job
+        return job
+
+    @rule(job=consumes(running), proven=st.sampled_from([True, False, None]))
+    def finish(self, job: Job, proven: bool | None) -> None:
+        del self.open[job.id]
+        self.lanes.done(job, proven=proven)
+
+    @rule(ids=st.sets(st.integers(1, 40), max_size=3))
+    def lose(self, ids: set[int]) -> None:
+        wanted = {b"%d" % number for number in ids}
+        assert self.lanes.drop(wanted) == wanted & set(self.waiting)
+        for row_id in wanted:
+            self.waiting.pop(row_id, None)
+
+    @rule(host=st.sampled_from(HOSTS))
+    def hand_back(self, host: str) -> None:
+        taken = {job.id for job in self.lanes.take_host(host)}
+        assert taken == {row_id for row_id, job in self.waiting.items() if job.lane == host}
+        for row_id in taken:
+            del self.waiting[row_id]
+
+    @invariant()
+    def counts_are_right(self) -> None:
+        assert self.lanes.backlog == len(self.waiting)
+        assert self.lanes.backlog_of(proven=True) + self.lanes.backlog_of(proven=False) == len(self.waiting)
+        assert self.lanes.open == len(self.open) <= 5
+        for shard, host in enumerate(HOSTS):
+            assert self.lanes.open_in([shard]) == sum(job.lane == host for job in self.open.values())
+            assert self.lanes.waiting_of(host) == sum(job.lane == host for job in self.waiting.values())
+
+    def teardown(self) -> None:
+        # Whatever is left comes out once everything that is open has ended and nobody else holds slots.
+        for host in HOSTS:
+            self.lanes.add(host, HOSTS.index(host), [], proven=True, foreign=0)
+        for job in list(self.open.values()):
+            self.lanes.done(job, proven=True)
+        left = set(self.waiting)
+        while (job := self.lanes.next()) is not None:
+            left.remove(job.id)
+            self.lanes.done(job, proven=True)
+        assert left == set()
+
+
+TestLanes = LanesMachine.TestCase
+TestLanes.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

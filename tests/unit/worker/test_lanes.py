@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+from datetime import UTC, datetime
+
+from ojak.model.job import Job, Priority
+from ojak.worker.lanes import Lanes
+
+TEMPLATE = Job(
+    id=b"",
+    lane="",
+    inbox="",
+    shared=False,
+    ref=None,
+    sender="https://a.test/u",
+    activity_id="https://a.test/1",
+    body=b"",
+    priority=Priority.FANOUT,
+    tries=0,
+    deaths=0,
+    ends=0,
+    queued_at=datetime(2026, 1, 1, tzinfo=UTC),
+    gone_before=False,
+    too_old=False,
+    stamp=b"s",
+)
+
+
+def jobs_of(lane: str, count: int, priority: Priority = Priority.FANOUT) -> list[Job]:
+    return [
+        dataclasses.replace(TEMPLATE, id=f"{lane}{priority}{n}".encode(), lane=lane, priority=priority)
+        for n in range(count)
+    ]
+
+
+def lanes(concurrency: int = 8, per_host: int = 2, **hosts: int) -> Lanes:
+    made = Lanes(concurrency=concurrency, per_host=per_host)
+    for name, count in hosts.items():
+        made.add(name, 0, jobs_of(name, count), proven=True, foreign=0)
+    return made
+
+
+def started(made: Lanes, limit: int = 1000) -> list[Job]:
+    taken: list[Job] = []
+    while len(taken) < limit and (job := made.next()) is not None:
+        taken.append(job)
+    return taken
+
+
+def test_a_host_has_two_slots_and_hosts_take_turns():
+    made = lanes(a=5, b=5, c=1)
+    assert [job.lane for job in started(made)] == ["a", "b", "c", "a", "b"]
+
+
+def test_a_slot_that_is_freed_goes_to_the_next_host_in_turn():
+    made = lanes(concurrency=3, a=5, b=5, c=5)
+    first = started(made)
+    assert [job.lane for job in first] == ["a", "b"], "one slot is kept for small sends"
+    made.done(first[0], proven=True)
+    assert [job.lane for job in started(made)] == ["c"]
+
+
+def test_requests_of_a_former_owner_count_toward_the_limit():
+    made = Lanes(concurrency=8, per_host=2)
+    made.add("a", 0, jobs_of("a", 3), proven=True, foreign=1)
+    assert len(started(made)) == 1
+    made.add("a", 0, [], proven=True, foreign=2)
+    assert started(made) == []
+    made.add("a", 0, [], proven=True, foreign=0)
+    assert len(started(made)) == 1
+
+
+def test_hosts_that_have_not_proven_themselves_share_half_of_the_slots():
+    made = Lanes(concurrency=8, per_host=2)
+    for n in range(10):
+        made.add(f"dead{n}", 0, jobs_of(f"dead{n}", 2), proven=False, foreign=0)
+    assert len(started(made)) == 4
+    made.add("good", 0, jobs_of("good", 5), proven=True, foreign=0)
+    assert [job.lane for job in started(made)] == ["good", "good"]
+
+
+def test_while_proven_hosts_wait_the_others_get_one_pick_in_ten():
+    made = Lanes(concurrency=200, per_host=1)
+    for n in range(60):
+        made.add(f"good{n}", 0, jobs_of(f"good{n}", 1), proven=True, foreign=0)
+        made.add(f"dead{n}", 0, jobs_of(f"dead{n}", 1), proven=False, foreign=0)
+    picks = started(made, limit=50)
+    assert sum(job.lane.startswith("dead") for job in picks) == 5
+
+
+def test_a_small_send_goes_first_and_a_fan_out_gets_every_fourth_pick():
+    made = Lanes(concurrency=100, per_host=1)
+    for n in range(20):
+        made.add(f"f{n}", 0, jobs_of(f"f{n}", 1), proven=True, foreign=0)
+        made.add(f"s{n}", 0, jobs_of(f"s{n}", 1, Priority.SMALL), proven=True, foreign=0)
+    assert [job.lane[0] for job in started(made, limit=8)] == list("sssfsssf")
+
+
+def test_one_slot_is_kept_for_small_sends():
+    made = lanes(concurrency=4, per_host=4, a=9)
+    assert len(started(made)) == 3
+    made.add("b", 0, jobs_of("b", 1, Priority.SMALL), proven=True, foreign=0)
+    assert [job.lane for job in started(made)] == ["b"]
+
+
+def test_a_host_that_proves_itself_moves_with_all_that_waits():
+    made = Lanes(concurrency=8, per_host=2)
+    made.add("a", 0, jobs_of("a", 5), proven=False, foreign=0)
+    (one, two) = started(made)
+    assert (made.backlog_of(proven=True), made.backlog_of(proven=False)) == (0, 3)
+    made.done(one, proven=True)
+    assert (made.backlog_of(proven=True), made.backlog_of(proven=False)) == (3, 0)
+    made.done(two, proven=None)
+    assert len(started(made)) == 2
+
+
+def test_what_is_taken_out_is_everything_that_waits_and_nothing_that_is_open():
+    made = lanes(a=4, b=1)
+    open_now = started(made, limit=2)
+    taken = made.take_host("a")
+    assert len(taken) == 3
+    assert made.take_all() == []
+    assert (made.backlog, made.open) == (0, 2)
+    for job in open_now:
+        made.done(job, proven=True)
+    assert made.open == 0
+    assert made.full() == []
+
+
+def test_jobs_whose_lease_was_taken_are_forgotten():
+    made = lanes(a=4)
+    jobs = jobs_of("a", 4)
+    assert made.drop({jobs[0].id, jobs[3].id, b"unknown"}) == {jobs[0].id, jobs[3].id}
+    assert [job.id for job in started(made)] == [jobs[1].id, jobs[2].id]
+
+
+def test_a_host_is_full_when_as_much_waits_as_it_has_slots():
+    made = lanes(a=2, b=1)
+    assert made.full() == ["a"]
