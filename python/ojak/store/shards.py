@@ -4,6 +4,8 @@
 from collections.abc import Iterable
 from typing import Final
 
+from pymongo import UpdateOne
+
 from ojak.shard import SHARDS
 from ojak.store.database import QueueDatabase
 from ojak.store.hosts import look_again
@@ -17,10 +19,10 @@ async def seed_shards(db: QueueDatabase) -> None:
     """Make the rows of all shards, owned by nobody, where they are not there yet."""
     if await db.shards.count_documents({}) == SHARDS:
         return
-    for shard in range(SHARDS):
-        await db.shards.update_one(
-            {"_id": shard}, {"$setOnInsert": {"owner": None, "epoch": 0, "until": EPOCH}}, upsert=True
-        )
+    unowned = {"$setOnInsert": {"owner": None, "epoch": 0, "until": EPOCH}}
+    await db.shards.bulk_write(
+        [UpdateOne({"_id": shard}, unowned, upsert=True) for shard in range(SHARDS)], ordered=False
+    )
 
 
 async def join(db: QueueDatabase, owner: bytes, *, kept_s: float, about: str) -> None:
