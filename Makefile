@@ -10,7 +10,7 @@ RUST_SOURCES := $(shell find rust -name '*.rs' -not -path '*/target/*' -not -pat
 	Cargo.toml Cargo.lock $(wildcard rust/*/Cargo.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check lint format types imports stubtest rust-check rust-test clean
+.PHONY: help setup build demo test check lint format types imports stubtest rust-check rust-test interop bench-signatures fuzz clean
 
 help: ## Tell every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,17 @@ demo: setup ## Watch real activities go to 200 hosts, every signature checked
 
 test: setup ## Run the whole test suite
 	$(BIN)/pytest
+
+interop: setup ## Sign and verify against independent implementations (installs them)
+	$(BIN)/python tests/interop/interop.py
+
+bench-signatures: setup ## Measure what signatures cost
+	$(BIN)/python bench/signatures/run.py
+
+fuzz: setup ## Fuzz every parser for five minutes each (needs nightly and cargo-fuzz)
+	$(BIN)/python rust/httpsig/fuzz/seed.py
+	cd rust/httpsig && for target in $$(cargo +nightly fuzz list); do \
+		cargo +nightly fuzz run $$target -- -max_total_time=300 -max_len=8192 -timeout=20 || exit 1; done
 
 check: lint types imports stubtest rust-check ## Run every static check
 
