@@ -4,12 +4,14 @@
 import asyncio
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import mkdtemp
+from threading import Event
 from typing import Final
 
 from ojak.deliverer import Deliverer
@@ -61,11 +63,10 @@ def run_demo(plan: DemoPlan, progress: Progress) -> DemoResult:
     senders = sorted({piece.sender for piece in pieces})
     with ExitStack() as stack:
         folder = stack.enter_context(_folder(keep=plan.keep))
-        progress.say(f"making the keys of {len(senders)} senders")
+        progress.say(f"making the keys of {len(senders)} senders, and starting {plan.hosts} hosts")
         keys = FolderSenderKeys(folder / "keys")
-        for sender in senders:
-            keys.generate(sender)
-        progress.say(f"starting {plan.hosts} hosts")
+        keys.folder.mkdir(mode=0o700)
+        making = stack.enter_context(_in_thread(keys.generate, senders))
         farm = stack.enter_context(
             running_farm(plan_of_cast(plan.hosts), folder=folder / "farm", keys_folders=[keys.folder])
         )
@@ -73,6 +74,7 @@ def run_demo(plan: DemoPlan, progress: Progress) -> DemoResult:
         supervised = stack.enter_context(
             running_supervisor(folder / "data", _flags(farm, keys.folder), log=folder / "supervisor.log")
         )
+        making.result()
         result = asyncio.run(_deliver(plan, pieces, farm, supervised, keys=keys, progress=progress))
         progress.say("stopping the workers, which finish what is on the wire")
     return result
@@ -86,6 +88,24 @@ def _folder(*, keep: bool) -> Iterator[Path]:
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _in_thread(make: Callable[[str], object], senders: Sequence[str]) -> Iterator[Future[None]]:
+    """Make something for each sender while other things start; when the block ends, no more of it is begun."""
+    ended = Event()
+
+    def make_all() -> None:
+        for sender in senders:
+            if ended.is_set():
+                return
+            make(sender)
+
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        try:
+            yield executor.submit(make_all)
+        finally:
+            ended.set()
 
 
 def _flags(farm: FarmHandle, keys: Path) -> list[str]:
