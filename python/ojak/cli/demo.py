@@ -16,6 +16,7 @@ from ojak.demo.progress import Progress
 from ojak.demo.run import DemoPlan, run_demo
 from ojak.demo.table import as_json as json_of
 from ojak.demo.table import as_text
+from ojak.errors import OjakError
 from ojak.supervisor.exits import ExitCode
 
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -44,7 +45,12 @@ def demo(*, hosts: int, keep: bool, as_json: bool) -> int:
     """
     progress = Progress(sys.stderr)
     with _interruptible(progress):
-        result = run_demo(DemoPlan(hosts=hosts, keep=keep), progress)
+        try:
+            result = run_demo(DemoPlan(hosts=hosts, keep=keep), progress)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OjakError(f"the demo cannot make or read what it needs: {error}") from error
     click.echo(json.dumps(json_of(result)) if as_json else as_text(result))
     return int(ExitCode.OK if result.clean else ExitCode.FAILURE)
 
