@@ -32,7 +32,8 @@ from ojak.store.shards import bury_owner
 from ojak.store.wakeups import wake
 from ojak.worker.attempt import Attempter
 from ojak.worker.board import FlightBoard
-from ojak.worker.engine import Engine, OnAttempt
+from ojak.worker.engine import Engine
+from ojak.worker.flights import OnAttempt
 from ojak.worker.standings import Standings
 from ojak.worker.teller import OnFailure, OnSettled, Teller
 

@@ -11,18 +11,15 @@
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from ojak.model.job import Job, Priority
 from ojak.store.database import Document, QueueDatabase
-from ojak.store.hosts import IDLE_KEPT_S, READY, Due, dues_of, look_again, lower_due
-from ojak.store.now import EPOCH, NEVER
+from ojak.store.hand_back import hand_back
+from ojak.store.hosts import IDLE_KEPT_S, READY
+from ojak.store.lane import LaneHead, NextDue, lane_heads, leased_in, next_dues
+from ojak.store.now import NEVER
 from ojak.store.row import MalformedRow, job_of, park_malformed
-
-_BATCH: Final = 5000
-FULL_RECHECK_MS: Final = 500
-"""A lane whose slots are all held, by a former owner's requests for example, is looked at again so soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +132,11 @@ async def claim(
     """
     names = [host.authority for host in hosts]
     await _hide(db, names, priority=priority, lease_s=lease_s)
-    held = await _leased(db, names, owner=owner)
+    held = await leased_in(db, names, owner=owner)
     room = {host.authority: share(host, held.foreign.get(host.authority, 0)) for host in hosts}
-    lanes = await _first_rows(db, room, priority=priority, max_age_s=max_age_s)
+    lanes = await lane_heads(db, room, priority=priority, max_age_s=max_age_s)
     jobs, stamp = await _lease(db, lanes.values(), owner=owner, lease_s=lease_s)
-    await _show(db, hosts, _next_dues(hosts, lanes, held, room), priority=priority, lease_s=lease_s)
+    await _show(db, hosts, next_dues(names, lanes, held, room), priority=priority, lease_s=lease_s)
     if not jobs:
         return []
     if not await _still_owned(db, {host.shard for host in hosts}, owner=owner, epochs=epochs):
@@ -162,76 +159,9 @@ async def _hide(db: QueueDatabase, names: Sequence[str], *, priority: Priority, 
     )
 
 
-@dataclass(slots=True)
-class _Held:
-    """What is leased in lanes: until when at the earliest, and how much of it by others than the claimer."""
-
-    until: dict[str, datetime]
-    foreign: dict[str, int]
-
-
-async def _leased(db: QueueDatabase, names: Sequence[str], *, owner: bytes) -> _Held:
-    held = _Held({}, {})
-    async for row in db.jobs.find(
-        {"state": "leased", "lane": {"$in": list(names)}}, {"_id": 0, "lane": 1, "lease.until": 1, "lease.by": 1}
-    ):
-        lane, lease = row["lane"], row.get("lease") or {}
-        until = lease.get("until")
-        if isinstance(until, datetime):
-            held.until[lane] = min(until, held.until.get(lane, until))
-        if lease.get("by") != owner:
-            held.foreign[lane] = held.foreign.get(lane, 0) + 1
-    return held
-
-
-@dataclass(slots=True)
-class _Lane:
-    """The head of a lane: the rows that can be leased now, and when the first after them can."""
-
-    picked: list[Document]
-    next_at: datetime | None
-
-
-async def _first_rows(
-    db: QueueDatabase, room: Mapping[str, int], *, priority: Priority, max_age_s: float
-) -> dict[str, _Lane]:
-    """The head of each lane, as far as there is room.
-
-    One branch a lane, so that every lane has its own limit and is read by the index alone. One read a lane would cost
-    the client five times as much.
-    """
-
-    def branch(lane: str, limit: int) -> list[Document]:
-        # The row beyond the room tells when the lane is due next.
-        return [
-            {"$match": {"state": "queued", "lane": lane, "priority": priority.value, "run_at": {"$gte": EPOCH}}},
-            {"$sort": {"run_at": 1, "seq": 1}},
-            {"$limit": limit + 1},
-        ]
-
-    (first, first_room), *others = room.items()
-    pipeline = branch(first, first_room)
-    pipeline += [{"$unionWith": {"coll": db.jobs.name, "pipeline": branch(lane, limit)}} for lane, limit in others]
-    pipeline.append(
-        {
-            "$set": {
-                "has_come": {"$lte": ["$run_at", db.now.expr]},
-                "too_old": {"$lte": ["$queued_at", db.now.plus(-max_age_s)]},
-            }
-        }
-    )
-    lanes = {name: _Lane([], None) for name in room}
-    # All at once: an awaited step for each row would cost more than reading it.
-    for row in await (await db.jobs.aggregate(pipeline, batchSize=_BATCH)).to_list():
-        lane = lanes[row["lane"]]
-        if row["has_come"] and len(lane.picked) < room[row["lane"]]:
-            lane.picked.append(row)
-        elif lane.next_at is None:
-            lane.next_at = row["run_at"]
-    return lanes
-
-
-async def _lease(db: QueueDatabase, lanes: Iterable[_Lane], *, owner: bytes, lease_s: float) -> tuple[list[Job], bytes]:
+async def _lease(
+    db: QueueDatabase, lanes: Iterable[LaneHead], *, owner: bytes, lease_s: float
+) -> tuple[list[Job], bytes]:
     stamp = secrets.token_bytes(16)
     picked: dict[bytes, Job] = {}
     malformed: list[tuple[Any, str]] = []
@@ -271,41 +201,10 @@ async def _lease(db: QueueDatabase, lanes: Iterable[_Lane], *, owner: bytes, lea
     return [picked[bytes(row["_id"])] async for row in mine], stamp
 
 
-@dataclass(frozen=True, slots=True)
-class _NextDue:
-    """When a lane is due next: at `at`, not before `after_ms` from now, at the latest in one lease if `leased`."""
-
-    at: datetime
-    leased: bool
-    after_ms: int
-
-
-def _next_dues(
-    hosts: Sequence[ReadyHost], lanes: Mapping[str, _Lane], held: _Held, room: Mapping[str, int]
-) -> list[_NextDue]:
-    """When each lane is due next; NEVER if nothing of it waits or is leased.
-
-    What was picked is due again when its lease would end, whether or not leasing it succeeded: whoever took it may die.
-    """
-    dues: list[_NextDue] = []
-    for host in hosts:
-        name = host.authority
-        times = [at for at in (lanes[name].next_at, held.until.get(name)) if at is not None]
-        dues.append(
-            _NextDue(
-                at=min(times, default=NEVER),
-                leased=bool(lanes[name].picked),
-                # Without room the lane would be due at once, and be found full at once, for as long as it is.
-                after_ms=0 if room[name] else FULL_RECHECK_MS,
-            )
-        )
-    return dues
-
-
 async def _show(
     db: QueueDatabase,
     hosts: Sequence[ReadyHost],
-    dues: Sequence[_NextDue],
+    dues: Sequence[NextDue],
     *,
     priority: Priority,
     lease_s: float,
@@ -367,41 +266,3 @@ async def _still_owned(db: QueueDatabase, shards: set[int], *, owner: bytes, epo
         if row.get("owner") == owner and row.get("epoch") == epochs.get(row["_id"]):
             shards = shards - {row["_id"]}
     return not shards
-
-
-async def hand_back(db: QueueDatabase, leases: Mapping[bytes, Sequence[bytes]]) -> None:
-    """Give back what was leased and not begun, unspent: queued as before, and its hosts due.
-
-    Args:
-        db: the queue.
-        leases: job ids by the stamp of their lease.
-    """
-    dues: list[Due] = []
-    for stamp, ids in leases.items():
-        mine = {"_id": {"$in": list(ids)}, "state": "leased", "lease.stamp": stamp}
-        dues += await dues_of(db, mine)
-        await db.jobs.update_many(mine, [{"$set": {"state": "queued"}}, {"$unset": "lease"}])
-    await lower_due(db, dues)
-
-
-async def hand_back_strays(
-    db: QueueDatabase, hosts: Sequence[ReadyHost], *, owner: bytes, held: Iterable[bytes], lease_s: float
-) -> int:
-    """Undo a claim that ended in an error: what it leased all the same goes back, and its hosts are due again.
-
-    Whether a write was applied is not known after an error, and without this nobody would touch the rows until their
-    leases run out. Gives how many rows were leased.
-
-    Args:
-        db: the queue.
-        hosts: those of the claim.
-        owner: the stamp of this `run()`.
-        held: the ids of all jobs that it knows that it holds.
-        lease_s: the length of a lease.
-    """
-    strays = {"state": "leased", "lease.by": owner, "_id": {"$nin": list(held)}}
-    dues = await dues_of(db, strays)
-    await db.jobs.update_many(strays, [{"$set": {"state": "queued"}}, {"$unset": "lease"}])
-    await lower_due(db, dues)
-    await look_again(db, {"_id": {"$in": [host.authority for host in hosts]}}, within_s=lease_s)
-    return len(dues)

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from ojak.clock import Clock
 from ojak.model.job import Priority
-from ojak.store.claim import ClaimedHost, ReadyHost, claim, hand_back_strays, ready_hosts
+from ojak.store.claim import ClaimedHost, ReadyHost, claim, ready_hosts
 from ojak.store.database import QueueDatabase
+from ojak.store.hand_back import hand_back_strays
 from ojak.worker.bodies import Bodies
 from ojak.worker.held import Held
 from ojak.worker.lanes import SLOW_MS, Lanes
@@ -198,7 +199,11 @@ class Claimer:
     async def _mend(self) -> None:
         """Undo a claim that an error cut off."""
         count = await hand_back_strays(
-            self._db, self._unclear, owner=self._owner, held=self._held.ids(), lease_s=self._lease_s
+            self._db,
+            [host.authority for host in self._unclear],
+            owner=self._owner,
+            held=self._held.ids(),
+            lease_s=self._lease_s,
         )
         _log.warning("a claim was cut off; handed back", extra={"hosts": len(self._unclear), "jobs": count})
         self._unclear = []

@@ -2,10 +2,11 @@
 """Background loops: sleep, work, log and go on. A database that is away is weather, not an end."""
 
 import asyncio
+import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
 
 from ojak.store.database import DatabaseTrouble
 
@@ -37,3 +38,12 @@ async def forever(name: str, step: Callable[[], Awaitable[None]]) -> None:
 async def pause(seconds: float) -> None:
     """Wait, a fifth more or less, so that processes started together do not stay in step."""
     await asyncio.sleep(seconds * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait until they have ended."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.gather(*ending, return_exceptions=True)

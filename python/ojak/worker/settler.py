@@ -58,10 +58,9 @@ class Settler:
         self._writing = 0
         self._draining = 0
 
-    @property
-    def pending(self) -> int:
-        """Outcomes that are not stored yet."""
-        return len(self._pending) + self._writing
+    def has_room(self) -> bool:
+        """Whether more may be begun."""
+        return len(self._pending) + self._writing < MAX_PENDING
 
     def add(self, outcome: Ended | Retried) -> None:
         """Gather an outcome."""

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from ojak.model.job import Priority
 from ojak.shard import SHARDS, shard_of
 from ojak.store import claim as claim_module
-from ojak.store.claim import claim, hand_back, ready_hosts
+from ojak.store.claim import claim, ready_hosts
 from ojak.store.database import QueueDatabase
+from ojak.store.hand_back import hand_back
 from ojak.store.hosts import Due, lower_due
 from ojak.store.now import NEVER
 from ojak.store.shards import owned, take
@@ -144,7 +145,7 @@ async def test_a_claim_that_dies_before_leasing_hides_the_host_for_one_lease_onl
     async def die(*args, **kwargs):
         raise Died
 
-    monkeypatch.setattr(claim_module, "_first_rows", die)
+    monkeypatch.setattr(claim_module, "lane_heads", die)
     with contextlib.suppress(Died):
         await claims.claim(hosts)
     assert await claims.ready() == []

@@ -75,7 +75,7 @@ async def test_a_drain_in_the_middle_of_a_claim_leaves_nothing_leased_or_hidden(
     assert await hidden_hosts(queued) == []
 
 
-@pytest.mark.parametrize("step", ["_first_rows", "_lease", "_show", "_still_owned"])
+@pytest.mark.parametrize("step", ["lane_heads", "_lease", "_show", "_still_owned"])
 async def test_a_database_that_goes_away_in_the_middle_of_a_claim_costs_no_lease(
     queued: QueueDatabase, mongod_url: str, monkeypatch, step: str
 ):

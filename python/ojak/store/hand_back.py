@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hand back: leases that nothing was begun under return to the queue, unspent."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ojak.store.database import QueueDatabase
+from ojak.store.hosts import Due, dues_of, look_again, lower_due
+
+
+async def hand_back(db: QueueDatabase, leases: Mapping[bytes, Sequence[bytes]]) -> None:
+    """Give back what was leased and not begun, unspent: queued as before, and its hosts due.
+
+    Args:
+        db: the queue.
+        leases: job ids by the stamp of their lease.
+    """
+    dues: list[Due] = []
+    for stamp, ids in leases.items():
+        mine = {"_id": {"$in": list(ids)}, "state": "leased", "lease.stamp": stamp}
+        dues += await dues_of(db, mine)
+        await db.jobs.update_many(mine, [{"$set": {"state": "queued"}}, {"$unset": "lease"}])
+    await lower_due(db, dues)
+
+
+async def hand_back_strays(
+    db: QueueDatabase, authorities: Sequence[str], *, owner: bytes, held: Iterable[bytes], lease_s: float
+) -> int:
+    """Undo a claim that ended in an error: what it leased all the same goes back, and its hosts are due again.
+
+    Whether a write was applied is not known after an error, and without this nobody would touch the rows until their
+    leases run out. Gives how many rows were leased.
+
+    Args:
+        db: the queue.
+        authorities: the hosts of the claim.
+        owner: the stamp of this `run()`.
+        held: the ids of all jobs that it knows that it holds.
+        lease_s: the length of a lease.
+    """
+    strays = {"state": "leased", "lease.by": owner, "_id": {"$nin": list(held)}}
+    dues = await dues_of(db, strays)
+    await db.jobs.update_many(strays, [{"$set": {"state": "queued"}}, {"$unset": "lease"}])
+    await lower_due(db, dues)
+    await look_again(db, {"_id": {"$in": list(authorities)}}, within_s=lease_s)
+    return len(dues)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes as a claim reads them: the head of each, what is leased in it, and when it is due next (rule B, 3 and 4)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from ojak.model.job import Priority
+from ojak.store.database import Document, QueueDatabase
+from ojak.store.now import EPOCH, NEVER
+
+FULL_RECHECK_MS: Final = 500
+"""A lane whose slots are all held, by a former owner's requests for example, is looked at again so soon."""
+_BATCH: Final = 5000
+
+
+@dataclass(slots=True)
+class HeldInLanes:
+    """What is leased in lanes: until when at the earliest, and how much of it by others than the claimer."""
+
+    until: dict[str, datetime]
+    foreign: dict[str, int]
+
+
+async def leased_in(db: QueueDatabase, names: Sequence[str], *, owner: bytes) -> HeldInLanes:
+    """What is leased in lanes, by the asker and by others."""
+    held = HeldInLanes({}, {})
+    async for row in db.jobs.find(
+        {"state": "leased", "lane": {"$in": list(names)}}, {"_id": 0, "lane": 1, "lease.until": 1, "lease.by": 1}
+    ):
+        lane, lease = row["lane"], row.get("lease") or {}
+        until = lease.get("until")
+        if isinstance(until, datetime):
+            held.until[lane] = min(until, held.until.get(lane, until))
+        if lease.get("by") != owner:
+            held.foreign[lane] = held.foreign.get(lane, 0) + 1
+    return held
+
+
+@dataclass(slots=True)
+class LaneHead:
+    """The head of a lane: the rows that can be leased now, and when the first after them can."""
+
+    picked: list[Document]
+    next_at: datetime | None
+
+
+async def lane_heads(
+    db: QueueDatabase, room: Mapping[str, int], *, priority: Priority, max_age_s: float
+) -> dict[str, LaneHead]:
+    """The head of each lane, as far as there is room.
+
+    One branch a lane, so that every lane has its own limit and is read by the index alone. One read a lane would cost
+    the client five times as much.
+    """
+
+    def branch(lane: str, limit: int) -> list[Document]:
+        # The row beyond the room tells when the lane is due next.
+        return [
+            {"$match": {"state": "queued", "lane": lane, "priority": priority.value, "run_at": {"$gte": EPOCH}}},
+            {"$sort": {"run_at": 1, "seq": 1}},
+            {"$limit": limit + 1},
+        ]
+
+    (first, first_room), *others = room.items()
+    pipeline = branch(first, first_room)
+    pipeline += [{"$unionWith": {"coll": db.jobs.name, "pipeline": branch(lane, limit)}} for lane, limit in others]
+    pipeline.append(
+        {
+            "$set": {
+                "has_come": {"$lte": ["$run_at", db.now.expr]},
+                "too_old": {"$lte": ["$queued_at", db.now.plus(-max_age_s)]},
+            }
+        }
+    )
+    lanes = {name: LaneHead([], None) for name in room}
+    # All at once: an awaited step for each row would cost more than reading it.
+    for row in await (await db.jobs.aggregate(pipeline, batchSize=_BATCH)).to_list():
+        lane = lanes[row["lane"]]
+        if row["has_come"] and len(lane.picked) < room[row["lane"]]:
+            lane.picked.append(row)
+        elif lane.next_at is None:
+            lane.next_at = row["run_at"]
+    return lanes
+
+
+@dataclass(frozen=True, slots=True)
+class NextDue:
+    """When a lane is due next: at `at`, not before `after_ms` from now, at the latest in one lease if `leased`."""
+
+    at: datetime
+    leased: bool
+    after_ms: int
+
+
+def next_dues(
+    authorities: Sequence[str], lanes: Mapping[str, LaneHead], held: HeldInLanes, room: Mapping[str, int]
+) -> list[NextDue]:
+    """When each lane is due next; NEVER if nothing of it waits or is leased.
+
+    What was picked is due again when its lease would end, whether or not leasing it succeeded: whoever took it may die.
+    """
+    dues: list[NextDue] = []
+    for name in authorities:
+        times = [at for at in (lanes[name].next_at, held.until.get(name)) if at is not None]
+        dues.append(
+            NextDue(
+                at=min(times, default=NEVER),
+                leased=bool(lanes[name].picked),
+                # Without room the lane would be due at once, and be found full at once, for as long as it is.
+                after_ms=0 if room[name] else FULL_RECHECK_MS,
+            )
+        )
+    return dues

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flights: deliveries from the moment they begin until their outcome is gathered, and what ends them early."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+from ojak.model.job import Job
+from ojak.model.outcome import DeliveryAttempt
+from ojak.store.database import DatabaseTrouble, QueueDatabase
+from ojak.store.hand_back import hand_back
+from ojak.store.settle import Ended, Retried
+from ojak.worker.attempt import Attempted, Attempter
+from ojak.worker.board import FlightBoard
+from ojak.worker.bodies import Bodies
+from ojak.worker.held import Held
+from ojak.worker.lanes import Lanes
+from ojak.worker.loops import end_tasks
+from ojak.worker.settler import Settler
+from ojak.worker.standings import Standings
+
+_log = logging.getLogger("ojak.worker.flights")
+
+OnAttempt = Callable[[DeliveryAttempt], Awaitable[None] | None]
+
+
+class Flights:
+    """Starts deliveries while slots are free, and sees each to its end.
+
+    Args:
+        db: the queue, to hand back to.
+        attempter: makes one attempt.
+        bodies, held, lanes, standings: what deliveries are made from, and what they change.
+        settler: takes the outcomes.
+        board: what the supervisor reads after a death, or None without one.
+        on_attempt: the application's, or None.
+        on_landed: called when a slot was freed.
+        may_begin: whether the shards are still believed to be owned.
+        trust_needed_s: how much longer than now a lease must be believed for a request to begin under it.
+    """
+
+    def __init__(
+        self,
+        *,
+        db: QueueDatabase,
+        attempter: Attempter,
+        bodies: Bodies,
+        held: Held,
+        lanes: Lanes,
+        standings: Standings,
+        settler: Settler,
+        board: FlightBoard | None,
+        on_attempt: OnAttempt | None,
+        on_landed: Callable[[], None],
+        may_begin: Callable[[], bool],
+        trust_needed_s: float,
+    ) -> None:
+        self._db = db
+        self._attempter = attempter
+        self._bodies = bodies
+        self._held = held
+        self._lanes = lanes
+        self._standings = standings
+        self._settler = settler
+        self._board = board
+        self._on_attempt = on_attempt
+        self._on_landed = on_landed
+        self._may_begin = may_begin
+        self._trust_needed_s = trust_needed_s
+        self._closed = False
+        self._tasks: dict[bytes, asyncio.Task[None]] = {}
+        self._board_slots: dict[bytes, int] = {}
+        self._errands: set[asyncio.Task[None]] = set()
+        self._landed = asyncio.Event()
+
+    def fill(self) -> None:
+        """Start jobs while slots are free."""
+        while (job := self._begin_next()) is not None:
+            self._tasks[job.id] = asyncio.create_task(self._fly_on(job))
+
+    def close(self) -> None:
+        """Begin nothing any more."""
+        self._closed = True
+
+    def _begin_next(self) -> Job | None:
+        """Begin the next job if a slot is free for one."""
+        while not self._closed and self._settler.has_room():
+            job = self._lanes.next()
+            if job is None:
+                return None
+            if self._held.trust_left_s(job) >= self._trust_needed_s and self._may_begin():
+                if self._board is not None:
+                    self._board_slots[job.id] = self._board.begin(job.id)
+                return job
+            # Begun now it could outlast its lease, and somebody else's request could stand beside ours.
+            self._lanes.done(job, proven=None)
+            self._return_soon([job])
+        return None
+
+    async def _fly_on(self, first: Job) -> None:
+        """Make one delivery, then the next one that its slot is good for: a task for each would cost more."""
+        job: Job | None = first
+        task = asyncio.current_task()
+        assert task is not None
+        while job is not None:
+            await self._fly(job)
+            job = self._begin_next()
+            if job is not None:
+                self._tasks[job.id] = task
+
+    async def _fly(self, job: Job) -> None:
+        attempted: Attempted | None = None
+        try:
+            attempted = await self._attempter.attempt(
+                job, await self._bodies.get(job.body), allowance=lambda: self._held.trust_left_s(job)
+            )
+        except asyncio.CancelledError:
+            self._note_cut_off(job)
+            raise
+        except DatabaseTrouble as error:
+            # Its body could not be read: nothing was sent.
+            _log.warning("a body could not be read; handed back", extra={"error": type(error).__name__})
+            self._clear(job.id)
+            self._return_soon([job])
+        finally:
+            self._tasks.pop(job.id, None)
+            tells = attempted is not None and attempted.tells
+            self._lanes.done(job, proven=self._standings.proven(job.lane) if tells else None)
+            self._landed.set()
+        if attempted is not None:
+            self._settler.add(attempted.outcome)
+            if attempted.hold_s is not None:
+                self._return_soon(self._lanes.take_host(job.lane))
+            if self._on_attempt is not None:
+                self._tell_attempt(self._on_attempt, attempted.as_told())
+        self._on_landed()
+
+    def _note_cut_off(self, job: Job) -> None:
+        """A request was cut off. Its outcome is dropped if its lease was taken; else the inbox may have the body."""
+        if self._held.trust_left_s(job) > 0:
+            self._settler.add(
+                Retried(
+                    job=job,
+                    delay_s=0.0,
+                    spent=True,
+                    status=None,
+                    reason="cut-off",
+                    scheme=None,
+                    maybe_delivered=True,
+                )
+            )
+        else:
+            self._clear(job.id)
+
+    def _tell_attempt(self, callback: OnAttempt, attempt: DeliveryAttempt) -> None:
+        try:
+            answer = callback(attempt)
+        except Exception:  # noqa: BLE001 - an application's callback may raise anything
+            _log.exception("on_attempt raised", extra={"delivery": attempt.delivery_id})
+        else:
+            if inspect.isawaitable(answer):
+                self._run_errand(_logged(answer, attempt.delivery_id))
+
+    def stored(self, batch: Iterable[Ended | Retried]) -> None:
+        """Outcomes are stored, or dropped for good: their deliveries are over."""
+        for outcome in batch:
+            self._clear(outcome.job.id)
+            self._held.drop([outcome.job.id])
+
+    def _clear(self, job_id: bytes) -> None:
+        if self._board is not None and (slot := self._board_slots.pop(job_id, None)) is not None:
+            self._board.clear(slot)
+
+    def lost(self, ids: set[bytes]) -> None:
+        """Leases were taken: stop their requests, drop their outcomes."""
+        # An outcome that is being stored is no longer leased either, and no loss.
+        flying = {row_id: task for row_id, task in self._tasks.items() if row_id in ids}
+        dropped = self._lanes.drop(ids)
+        self._held.drop([*dropped, *flying])
+        for task in flying.values():
+            task.cancel()
+        if flying or dropped:
+            _log.warning("leases taken by others", extra={"running": len(flying), "waiting": len(dropped)})
+
+    async def landed_in(self, shards: frozenset[int]) -> None:
+        """Wait until no request to a host of `shards` is open."""
+        while self._lanes.open_in(shards):
+            self._landed.clear()
+            await self._landed.wait()
+
+    async def drain(self, within_s: float) -> None:
+        """Wait for what is on the wire, at most so long."""
+        tasks = set(self._tasks.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=within_s)
+
+    async def cut_off(self) -> None:
+        """End what is on the wire, and wait for what is being handed back."""
+        await end_tasks(set(self._tasks.values()))
+        await asyncio.gather(*self._errands)
+
+    async def hand_back(self, jobs: Sequence[Job]) -> None:
+        """Give jobs back that were not begun, unspent."""
+        if not jobs:
+            return
+        leases: dict[bytes, list[bytes]] = {}
+        for job in jobs:
+            leases.setdefault(job.stamp, []).append(job.id)
+        self._held.drop(job.id for job in jobs)
+        try:
+            await hand_back(self._db, leases)
+        except DatabaseTrouble as error:
+            # Nobody renews them any more: they end by themselves.
+            _log.warning("leases not handed back", extra={"count": len(jobs), "error": type(error).__name__})
+
+    def _return_soon(self, jobs: Sequence[Job]) -> None:
+        if jobs:
+            self._run_errand(self.hand_back(jobs))
+
+    def _run_errand(self, errand: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+
+async def _logged(answer: Awaitable[None], delivery_id: str) -> None:
+    try:
+        await answer
+    except Exception:  # noqa: BLE001 - an application's callback may raise anything
+        _log.exception("on_attempt raised", extra={"delivery": delivery_id})
