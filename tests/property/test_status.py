@@ -34,7 +34,7 @@ def test_every_date_form_of_a_moment_says_the_same(now_s: int, ahead_s: int) -> 
 
 
 @given(st.integers(-1000, 2000), st.sets(st.integers(100, 599)), st.booleans())
-def test_every_status_has_a_class(status: int, retried: set[int], knocked: bool) -> None:  # noqa: FBT001
+def test_every_status_has_a_class(status: int, retried: set[int], knocked: bool) -> None:
     got = classify_status(status, frozenset(retried), knocked=knocked)
     assert (got is StatusClass.DELIVERED) == (200 <= status <= 299)
     if status in retried and not 200 <= status <= 299:

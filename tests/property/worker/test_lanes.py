@@ -103,8 +103,8 @@ class LanesMachine(RuleBasedStateMachine):
         # Whatever is left comes out once everything that is open has ended and nobody else holds slots.
         for host in HOSTS:
             self.lanes.add(host, HOSTS.index(host), [], proven=True, foreign=0)
-        for job in list(self.open.values()):
-            self.lanes.done(job, proven=True)
+        for begun in list(self.open.values()):
+            self.lanes.done(begun, proven=True)
         left = set(self.waiting)
         while (job := self.lanes.next()) is not None:
             left.remove(job.id)
