@@ -77,6 +77,9 @@ class Lanes:
         for job in jobs:
             lane.waiting[job.priority].append(job)
         self._count(lane, len(jobs))
+        if lane.open + foreign >= self.per_host:
+            # What others hold may have grown while it stood in the rings.
+            self._leave(lane)
         self._enter(lane)
 
     def _count(self, lane: Lane, change: int) -> None:
