@@ -15,6 +15,7 @@ from ojak.signing import (
     PrivateKey,
     PublicKey,
     SignatureRefused,
+    parse_cavage,
     sign,
     sign_cavage,
     sign_rfc9421,
@@ -127,6 +128,22 @@ def test_an_end_counts_even_where_it_is_not_covered() -> None:
     assert refusal(fields.items()) == "expired"
     fields["Signature"] = fields["Signature"].replace(f"expires={NOW_S - 4000}", f"expires={NOW_S - 4000}.5")
     assert refusal(fields.items()) == "expired"
+
+
+def test_without_a_list_only_created_is_covered_and_has_to_be_there() -> None:
+    # draft-cavage-12 section 2.1.6; the date is what the names of the time before it cover.
+    anything = Policy(coverage="none")
+    for text, reason in (
+        ('keyId="k",signature="AAAA"', "missing_param"),
+        ('keyId="k",algorithm="hs2019",signature="AAAA"', "missing_param"),
+        ('keyId="k",algorithm="rsa-sha256",signature="AAAA"', "missing_component"),
+    ):
+        assert refusal([("Host", "remote.example"), ("Signature", text)], policy=anything) == reason
+
+
+def test_a_parameter_called_signature_is_no_prefix() -> None:
+    assert parse_cavage('signature = "x", keyId="k"') == [("signature", "x"), ("keyId", "k")]
+    assert parse_cavage('Signature keyId="k"') == [("keyId", "k")]
 
 
 def test_an_end_may_have_a_fraction() -> None:

@@ -85,7 +85,10 @@ fn trim_start(text: &str) -> &str {
 
 fn without_prefix(text: &str) -> &str {
     match text.split_at_checked(10) {
-        Some((prefix, rest)) if prefix.eq_ignore_ascii_case("signature ") => trim_start(rest),
+        // A parameter of that name with a space before its equals sign is no prefix.
+        Some((prefix, rest)) if prefix.eq_ignore_ascii_case("signature ") && !trim_start(rest).starts_with('=') => {
+            trim_start(rest)
+        }
         _ => text,
     }
 }
@@ -134,10 +137,8 @@ impl<'a> CavageParams<'a> {
         let algorithm = get("algorithm").map(str::to_ascii_lowercase);
         let headers = match get("headers") {
             Some(list) => list.split(' ').filter(|name| !name.is_empty()).map(lower).collect(),
-            // Without a list, (created) is covered; RSA names are of the time before it, when it was the date.
-            None if algorithm.as_deref().is_none_or(times_allowed) && get("created").is_some() => {
-                vec![Cow::Borrowed("(created)")]
-            }
+            // Without a list, (created) is covered (section 2.1.6); under the names of the time before it, the date.
+            None if algorithm.as_deref().is_none_or(times_allowed) => vec![Cow::Borrowed("(created)")],
             None => vec![Cow::Borrowed("date")],
         };
         if headers.is_empty() {
