@@ -55,7 +55,9 @@ fn completed<T>(
 
 /// Signs by draft-cavage-12.
 #[pyfunction]
-#[pyo3(signature = (message, key, key_id, *, algorithm, headers, created_s = None, expires_s = None, add = None, now_s = None))]
+#[pyo3(signature = (
+    message, key, key_id, *, algorithm, headers, created_s = None, expires_s = None, add = None, now_s = None
+))]
 #[allow(clippy::too_many_arguments)]
 pub fn sign_cavage(
     py: Python<'_>,
@@ -110,7 +112,9 @@ pub fn parse_cavage(text: &Bound<'_, PyString>) -> PyResult<Vec<(String, String)
 
 /// Signs by RFC 9421.
 #[pyfunction]
-#[pyo3(signature = (message, key, *, algorithm, components, params, label = "sig1", append = false, add = None, now_s = None))]
+#[pyo3(signature = (
+    message, key, *, algorithm, components, params, label = "sig1", append = false, add = None, now_s = None
+))]
 #[allow(clippy::too_many_arguments)]
 pub fn sign_rfc9421(
     py: Python<'_>,

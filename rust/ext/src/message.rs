@@ -71,7 +71,10 @@ pub struct Message(pub Arc<Parts>);
 #[pymethods]
 impl Message {
     #[new]
-    #[pyo3(signature = (headers, *, method = None, url = None, target = None, status = None, body = None, trailers = None, request = None))]
+    #[pyo3(signature = (
+        headers, *, method = None, url = None, target = None, status = None, body = None, trailers = None,
+        request = None
+    ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         headers: &Bound<'_, PyAny>,

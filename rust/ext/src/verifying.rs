@@ -22,7 +22,15 @@ pub struct Policy(policy::Policy);
 #[pymethods]
 impl Policy {
     #[new]
-    #[pyo3(signature = (*, min_rsa_bits = 2048, max_skew_s = 3600, max_age_s = Some(43_200), queryless = false, coverage = "activitypub"), text_signature = "(*, min_rsa_bits=2048, max_skew_s=3600, max_age_s=43200, queryless=False, coverage='activitypub')")]
+    #[pyo3(
+        signature = (
+            *, min_rsa_bits = 2048, max_skew_s = 3600, max_age_s = Some(43_200), queryless = false,
+            coverage = "activitypub"
+        ),
+        // By default PyO3 shows no value for an Option.
+        text_signature = "(*, min_rsa_bits=2048, max_skew_s=3600, max_age_s=43200, queryless=False, \
+                          coverage='activitypub')"
+    )]
     fn new(
         py: Python<'_>,
         min_rsa_bits: u32,

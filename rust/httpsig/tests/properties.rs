@@ -72,7 +72,13 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_signed_verifies(scheme in scheme(), method in "POST|PUT|GET|DELETE", url in url(), body in vec(any::<u8>(), 0..64), value in "[ -~]{0,40}") {
+    fn what_is_signed_verifies(
+        scheme in scheme(),
+        method in "POST|PUT|GET|DELETE",
+        url in url(),
+        body in vec(any::<u8>(), 0..64),
+        value in "[ -~]{0,40}",
+    ) {
         let fields = signed(scheme, &method, &url, &body, &[("X-Extra", &value)]);
         let verified = verified(&method, &url, &body, &fields);
         prop_assert!(verified.is_ok(), "{:?}", verified);
@@ -83,7 +89,13 @@ proptest! {
     }
 
     #[test]
-    fn what_is_changed_is_refused(scheme in scheme(), url in url(), at in any::<prop::sample::Index>(), bit in 0..7_u8, field in any::<prop::sample::Index>()) {
+    fn what_is_changed_is_refused(
+        scheme in scheme(),
+        url in url(),
+        at in any::<prop::sample::Index>(),
+        bit in 0..7_u8,
+        field in any::<prop::sample::Index>(),
+    ) {
         let body = b"{\"id\":\"https://alice.example/1\"}";
         let mut fields = signed(scheme, "POST", &url, body, &[]);
         let (name, value) = field.get(&fields).clone();
@@ -98,13 +110,19 @@ proptest! {
         let uncovered = scheme == Scheme::Rfc9421 && (name == "Date" || name == "Host");
         let same_meaning = changed.eq_ignore_ascii_case(&value) && !value.contains('=') ;
         if let Ok(verified) = verified("POST", &url, body, &fields) {
-            let params_only = name.starts_with("Signature") && verified.key_id == KEY_ID && harmless(scheme, &value, &changed);
+            let params_only =
+                name.starts_with("Signature") && verified.key_id == KEY_ID && harmless(scheme, &value, &changed);
             prop_assert!(uncovered || same_meaning || params_only, "{name}: {value} became {changed}");
         }
     }
 
     #[test]
-    fn a_changed_body_is_refused(scheme in scheme(), body in vec(any::<u8>(), 1..64), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+    fn a_changed_body_is_refused(
+        scheme in scheme(),
+        body in vec(any::<u8>(), 1..64),
+        at in any::<prop::sample::Index>(),
+        bit in 0..8_u8,
+    ) {
         let url = "https://remote.example/inbox";
         let fields = signed(scheme, "POST", url, &body, &[]);
         let mut changed = body.clone();
@@ -146,7 +164,8 @@ proptest! {
         let again = PrivateKey::from_multikey(&key.to_multikey().unwrap()).unwrap();
         prop_assert_eq!(again.public_key().unwrap().spki(), key.public_key().unwrap().spki());
         let pem = key.to_pem().unwrap();
-        prop_assert_eq!(PrivateKey::from_pem(&pem, 2048).unwrap().public_key().unwrap().spki(), key.public_key().unwrap().spki());
+        let again = PrivateKey::from_pem(&pem, 2048).unwrap();
+        prop_assert_eq!(again.public_key().unwrap().spki(), key.public_key().unwrap().spki());
     }
 
     #[test]
@@ -158,7 +177,10 @@ proptest! {
     }
 
     #[test]
-    fn followers_add_up_in_any_order(mut ids in vec("https://a\\.example/[a-z]{1,8}", 0..12), gone in vec("https://a\\.example/[0-9]{1,4}", 0..6)) {
+    fn followers_add_up_in_any_order(
+        mut ids in vec("https://a\\.example/[a-z]{1,8}", 0..12),
+        gone in vec("https://a\\.example/[0-9]{1,4}", 0..6),
+    ) {
         let mut digest = FollowersDigest::new("https://a.example/inbox").unwrap();
         for id in ids.iter().chain(&gone) {
             digest.toggle(id);
@@ -199,12 +221,21 @@ proptest! {
     }
 
     #[test]
-    fn a_message_of_anything_is_verified_or_refused(method in "[ -~]{0,8}|POST|GET", url in "https://a\\.example/[ -~]{0,20}", fields in vec(("Signature|Signature-Input|Host|Date|Digest|[ -~]{1,8}", ".{0,60}|sig1=\\(\"@method\".{0,40}\\).{0,40}|keyId=\"k\",.{0,60}"), 0..6), body in vec(any::<u8>(), 0..20)) {
+    fn a_message_of_anything_is_verified_or_refused(
+        method in "[ -~]{0,8}|POST|GET",
+        url in "https://a\\.example/[ -~]{0,20}",
+        fields in vec((
+            "Signature|Signature-Input|Host|Date|Digest|[ -~]{1,8}",
+            ".{0,60}|sig1=\\(\"@method\".{0,40}\\).{0,40}|keyId=\"k\",.{0,60}",
+        ), 0..6),
+        body in vec(any::<u8>(), 0..20),
+    ) {
         let fields: Vec<(String, String)> = fields;
         for scheme in [None, Some(Scheme::Cavage), Some(Scheme::Rfc9421)] {
             let borrowed: Vec<Field<'_>> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
             if let Ok(message) = Message::request(&method, &url, &borrowed, Some(&body)) {
-                prop_assert!(ojak_httpsig::verify(&message, &mut One, &Policy::default(), NOW_S, scheme, None).is_err());
+                let outcome = ojak_httpsig::verify(&message, &mut One, &Policy::default(), NOW_S, scheme, None);
+                prop_assert!(outcome.is_err());
             }
         }
     }

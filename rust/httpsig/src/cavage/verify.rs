@@ -42,7 +42,8 @@ pub fn verify<R: Resolve>(message: &Message<'_>, resolver: &mut R, policy: &Poli
     } else {
         None
     };
-    // A time that is given but not covered says nothing for the signature; against it, it counts (sections 2.1.4, 2.1.5).
+    // A time that is given but not covered says nothing for the signature; against it, it counts (sections 2.1.4
+    // and 2.1.5).
     policy.check_time(params.created_s.filter(|created_s| *created_s > now_s), params.expires_s, now_s)?;
     policy.check_time(made_s, None, now_s)?;
     let signature = STANDARD

@@ -72,7 +72,8 @@ impl Algorithm {
             _ => Err(Refused::new(
                 Reason::UnknownAlgorithm,
                 format!(
-                    "the algorithm {} is not known; rsa-v1_5-sha256, rsa-pss-sha512, ecdsa-p256-sha256 or ed25519 is wanted",
+                    "the algorithm {} is not known; rsa-v1_5-sha256, rsa-pss-sha512, ecdsa-p256-sha256 or ed25519 is \
+                     wanted",
                     quoted(name)
                 ),
             )),
