@@ -42,8 +42,6 @@ pub fn sign(
     scheme: Scheme,
     outgoing: &Outgoing<'_>,
 ) -> Outcome<Vec<(&'static str, String)>> {
-    let target = Target::parse(outgoing.url)?;
-    let date = date::format(outgoing.now_s)?;
     if outgoing.accept_signature.is_some() && scheme == Scheme::Cavage {
         return Err(Refused::new(Reason::InvalidParam, "an Accept-Signature is answered by RFC 9421, not by cavage"));
     }
@@ -53,38 +51,29 @@ pub fn sign(
             format!("the header {name} is the signature's own; it cannot be given beside it"),
         ));
     }
-    let mut fields: Vec<Field<'_>> = Vec::with_capacity(outgoing.covered.len() + 3);
-    fields.push(("Host", target.authority.as_ref()));
-    fields.push(("Date", &date));
-    match (scheme, outgoing.digest) {
-        (Scheme::Cavage, Some(digest)) => fields.push(("Digest", &digest.digest)),
-        (Scheme::Rfc9421, Some(digest)) => fields.push(("Content-Digest", &digest.content_digest)),
-        (_, None) => {}
+    let mut sent = Vec::with_capacity(5);
+    sent.push(("Host", Target::parse(outgoing.url)?.authority.into_owned()));
+    sent.push(("Date", date::format(outgoing.now_s)?));
+    if let Some(digest) = outgoing.digest {
+        sent.push(match scheme {
+            Scheme::Cavage => ("Digest", digest.digest.clone()),
+            Scheme::Rfc9421 => ("Content-Digest", digest.content_digest.clone()),
+        });
     }
-    let own = fields.len();
-    fields.extend_from_slice(outgoing.covered);
+    let own = sent.iter().map(|(name, value)| (*name, value.as_str()));
+    let fields: Vec<Field<'_>> = own.chain(outgoing.covered.iter().copied()).collect();
     let message = Message::request(outgoing.method, outgoing.url, &fields, None)?;
-    let mut out: Vec<(&'static str, String)> = Vec::with_capacity(5);
     match scheme {
         Scheme::Cavage => {
-            let signature = sign_cavage(&message, key, key_id, outgoing, own)?;
-            out.push(("Signature", signature));
+            let signature = sign_cavage(&message, key, key_id, outgoing)?;
+            sent.push(("Signature", signature));
         }
         Scheme::Rfc9421 => {
             let signed = sign_rfc9421(&message, key, key_id, outgoing)?;
-            out.push(("Signature-Input", signed.signature_input));
-            out.push(("Signature", signed.signature));
+            sent.push(("Signature-Input", signed.signature_input));
+            sent.push(("Signature", signed.signature));
         }
     }
-    let mut sent = Vec::with_capacity(out.len() + own);
-    sent.push(("Host", target.authority.into_owned()));
-    sent.push(("Date", date));
-    match (scheme, outgoing.digest) {
-        (Scheme::Cavage, Some(digest)) => sent.push(("Digest", digest.digest.clone())),
-        (Scheme::Rfc9421, Some(digest)) => sent.push(("Content-Digest", digest.content_digest.clone())),
-        (_, None) => {}
-    }
-    sent.append(&mut out);
     Ok(sent)
 }
 
@@ -95,14 +84,8 @@ fn is_own(name: &str) -> bool {
         .any(|own| own.eq_ignore_ascii_case(name))
 }
 
-fn sign_cavage(
-    message: &Message<'_>,
-    key: &PrivateKey,
-    key_id: &str,
-    outgoing: &Outgoing<'_>,
-    own: usize,
-) -> Outcome<String> {
-    let mut names: Vec<&str> = Vec::with_capacity(own + outgoing.covered.len() + 1);
+fn sign_cavage(message: &Message<'_>, key: &PrivateKey, key_id: &str, outgoing: &Outgoing<'_>) -> Outcome<String> {
+    let mut names: Vec<&str> = Vec::with_capacity(outgoing.covered.len() + 4);
     names.extend(["(request-target)", "host", "date"]);
     if outgoing.digest.is_some() {
         names.push("digest");
