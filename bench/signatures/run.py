@@ -108,7 +108,7 @@ def speed_up(key: PrivateKey, digest: BodyDigest) -> float:
             worker.join()
         return time.perf_counter() - start
 
-    one, two = (min(wall_s(threads) for _ in range(60)) for threads in (1, 2))
+    one, two = (min(wall_s(threads) for _ in range(150)) for threads in (1, 2))
     return round(2 * one / two, 2)
 
 
