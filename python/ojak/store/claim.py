@@ -8,7 +8,6 @@
 5. Confirm that the shards are still owned under the epochs that were picked under; else give everything back.
 """
 
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,6 +108,7 @@ async def claim(
     hosts: Sequence[ReadyHost],
     *,
     owner: bytes,
+    stamp: bytes,
     epochs: Mapping[int, int],
     priority: Priority,
     share: Callable[[ReadyHost, int], int],
@@ -121,6 +121,7 @@ async def claim(
         db: the queue.
         hosts: from `ready_hosts`.
         owner: the stamp of this `run()`.
+        stamp: a fresh stamp for the leases, random and used once, so that a claim that an error cut off can be undone.
         epochs: the epoch of each owned shard, as it was when `hosts` were read.
         priority: the line to take from.
         share: how many jobs a host may have leased here, given the requests a former owner may still have open.
@@ -135,7 +136,7 @@ async def claim(
     held = await leased_in(db, names, owner=owner)
     room = {host.authority: share(host, held.foreign.get(host.authority, 0)) for host in hosts}
     lanes = await lane_heads(db, room, priority=priority, max_age_s=max_age_s)
-    jobs, stamp = await _lease(db, lanes.values(), owner=owner, lease_s=lease_s)
+    jobs = await _lease(db, lanes.values(), owner=owner, stamp=stamp, lease_s=lease_s)
     await _show(db, hosts, next_dues(names, lanes, held, room), priority=priority, lease_s=lease_s)
     if not jobs:
         return []
@@ -160,9 +161,8 @@ async def _hide(db: QueueDatabase, names: Sequence[str], *, priority: Priority, 
 
 
 async def _lease(
-    db: QueueDatabase, lanes: Iterable[LaneHead], *, owner: bytes, lease_s: float
-) -> tuple[list[Job], bytes]:
-    stamp = secrets.token_bytes(16)
+    db: QueueDatabase, lanes: Iterable[LaneHead], *, owner: bytes, stamp: bytes, lease_s: float
+) -> list[Job]:
     picked: dict[bytes, Job] = {}
     malformed: list[tuple[Any, str]] = []
     for lane in lanes:
@@ -176,7 +176,7 @@ async def _lease(
     if malformed:
         await park_malformed(db, malformed)
     if not picked:
-        return [], stamp
+        return []
     ids = list(picked)
     result = await db.jobs.update_many(
         {"_id": {"$in": ids}, "state": "queued"},
@@ -195,10 +195,10 @@ async def _lease(
         ],
     )
     if result.modified_count == len(ids):
-        return list(picked.values()), stamp
+        return list(picked.values())
     # Some rows moved meanwhile: only what carries the stamp is ours.
     mine = db.jobs.find({"_id": {"$in": ids}, "state": "leased", "lease.stamp": stamp}, {"_id": 1})
-    return [picked[bytes(row["_id"])] async for row in mine], stamp
+    return [picked[row["_id"]] async for row in mine]
 
 
 async def _show(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hand back: leases that nothing was begun under return to the queue, unspent."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ojak.store.database import QueueDatabase
 from ojak.store.hosts import Due, dues_of, look_again, lower_due
@@ -22,9 +22,7 @@ async def hand_back(db: QueueDatabase, leases: Mapping[bytes, Sequence[bytes]]) 
     await lower_due(db, dues)
 
 
-async def hand_back_strays(
-    db: QueueDatabase, authorities: Sequence[str], *, owner: bytes, held: Iterable[bytes], lease_s: float
-) -> int:
+async def undo_claim(db: QueueDatabase, authorities: Sequence[str], *, stamp: bytes, lease_s: float) -> int:
     """Undo a claim that ended in an error: what it leased all the same goes back, and its hosts are due again.
 
     Whether a write was applied is not known after an error, and without this nobody would touch the rows until their
@@ -33,11 +31,10 @@ async def hand_back_strays(
     Args:
         db: the queue.
         authorities: the hosts of the claim.
-        owner: the stamp of this `run()`.
-        held: the ids of all jobs that it knows that it holds.
+        stamp: the stamp of its leases.
         lease_s: the length of a lease.
     """
-    strays = {"state": "leased", "lease.by": owner, "_id": {"$nin": list(held)}}
+    strays = {"state": "leased", "lane": {"$in": list(authorities)}, "lease.stamp": stamp}
     dues = await dues_of(db, strays)
     await db.jobs.update_many(strays, [{"$set": {"state": "queued"}}, {"$unset": "lease"}])
     await lower_due(db, dues)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
+from ojak.model.job import Priority
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.ends import set_telling, wants_telling
 from ojak.store.settle import Ended, Retried
@@ -95,22 +96,24 @@ class Engine:
             expected=expected,
             let_go=self._let_go,
         )
-        self._claimer = Claimer(
-            db=db,
-            owner=self.stamp,
-            ownership=self._ownership,
-            lanes=self._lanes,
-            held=self._held,
-            standings=standings,
-            bodies=bodies,
-            clock=clock,
-            lease_s=config.lease_s,
-            max_age_s=config.max_age_s,
-            ahead_s=config.lease_ahead_s,
-            poll_every_s=config.poll_every_s,
-            on_claimed=self._claimed,
-            may_claim=self._settler.has_room,
-        )
+        # One for each line, so that no small send waits until a fan-out has been claimed.
+        self._claimers = {
+            priority: Claimer(
+                db=db,
+                owner=self.stamp,
+                priority=priority,
+                ownership=self._ownership,
+                lanes=self._lanes,
+                held=self._held,
+                standings=standings,
+                bodies=bodies,
+                clock=clock,
+                config=config,
+                on_claimed=self._claimed,
+                may_claim=self._settler.has_room,
+            )
+            for priority in Priority
+        }
         self._flights = Flights(
             db=db,
             attempter=attempter,
@@ -121,7 +124,7 @@ class Engine:
             settler=self._settler,
             board=board,
             on_attempt=on_attempt,
-            on_landed=self._claimer.finished,
+            on_landed=self._one_landed,
             may_begin=lambda: self._ownership.trusted,
             trust_needed_s=config.request_s,
         )
@@ -158,7 +161,7 @@ class Engine:
             # Nothing begins any more, also where a loop has failed.
             self._flights.close()
             await end_tasks(loops)
-            await self._claimer.finish()
+            await self._finish_claims()
             await self._flights.hand_back(self._lanes.take_all())
             await self._flights.drain(self._config.drain_s)
             for task in (settling, *loops):
@@ -181,7 +184,8 @@ class Engine:
 
     def _loops(self) -> dict[str, Coroutine[Any, Any, None]]:
         steps = {
-            "claim": self._claim_step,
+            "claim-small": self._claim_step,
+            "claim-fanout": self._claimers[Priority.FANOUT].step,
             "listen": self._listen_step,
             "own": self._own_step,
             "reap": self._reaper.step,
@@ -195,7 +199,7 @@ class Engine:
 
     async def _farewell(self, renewer: Renewer, settling: asyncio.Task[None]) -> None:
         try:
-            await self._claimer.finish()
+            await self._finish_claims()
             await self._flights.hand_back(self._lanes.take_all())
             if not settling.done():
                 async with asyncio.timeout(5.0):
@@ -211,12 +215,21 @@ class Engine:
         """Begin to drain: claim nothing more, hand back what is not begun, wait for what is on the wire."""
         self._stopping.set()
 
-    def wake(self) -> None:
-        """Look for work now."""
-        self._claimer.wake()
+    async def _finish_claims(self) -> None:
+        for claimer in self._claimers.values():
+            await claimer.finish()
+
+    def _look(self) -> None:
+        """Look for work of every sort now."""
+        for claimer in self._claimers.values():
+            claimer.wake()
 
     def _claimed(self) -> None:
         self._flights.fill()
+
+    def _one_landed(self) -> None:
+        for claimer in self._claimers.values():
+            claimer.finished()
 
     async def _stored(self, to_tell: Sequence[Ended], batch: Sequence[Ended | Retried]) -> None:
         self._flights.stored(batch)
@@ -226,7 +239,7 @@ class Engine:
     # The loops.
 
     async def _claim_step(self) -> None:
-        await self._claimer.step()
+        await self._claimers[Priority.SMALL].step()
         if self._board is not None:
             self._board.mark_ready()
 
@@ -236,13 +249,13 @@ class Engine:
                 if not wake_up.shards:
                     self._ownership.look()
                 elif not wake_up.shards.isdisjoint(self._ownership.epochs):
-                    self._claimer.wake(small=wake_up.small)
+                    self._claimers[Priority.SMALL if wake_up.small else Priority.FANOUT].wake()
         # The tail ended without an error: it fell behind, or the collection was made anew.
         await pause(0.2)
 
     async def _own_step(self) -> None:
         await self._ownership.tick()
-        self._claimer.wake()
+        self._look()
         await self._ownership.wait(self._config.shard_lease_s / 9)
 
     def _renewed_shards(self, epochs: dict[int, int], asked_at_s: float) -> None:
@@ -260,7 +273,7 @@ class Engine:
         # One of all the owners is enough, and shard 0 has at most one.
         if 0 in self._ownership.epochs and (count := await mend_dues(self._db)):
             _log.error("hosts had work and were not due; mended", extra={"count": count})
-            self._claimer.wake()
+            self._look()
 
     async def _telling_step(self) -> None:
         await pause(_TELLING_EVERY_S)

@@ -5,7 +5,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ojak.model.job import Job
 from ojak.model.outcome import DeliveryAttempt
@@ -22,6 +22,8 @@ from ojak.worker.settler import Settler
 from ojak.worker.standings import Standings
 
 _log = logging.getLogger("ojak.worker.flights")
+
+_STARTS_A_TURN: Final = 4
 
 OnAttempt = Callable[[DeliveryAttempt], Awaitable[None] | None]
 
@@ -70,15 +72,23 @@ class Flights:
         self._may_begin = may_begin
         self._trust_needed_s = trust_needed_s
         self._closed = False
+        self._filling = False
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
         self._board_slots: dict[bytes, int] = {}
         self._errands: set[asyncio.Task[None]] = set()
         self._landed = asyncio.Event()
 
     def fill(self) -> None:
-        """Start jobs while slots are free."""
-        while (job := self._begin_next()) is not None:
+        """Start jobs while slots are free, a few in each turn of the loop: many signatures in a row hold it up."""
+        self._filling = False
+        for _ in range(_STARTS_A_TURN):
+            job = self._begin_next()
+            if job is None:
+                return
             self._tasks[job.id] = asyncio.create_task(self._fly_on(job))
+        if not self._filling:
+            self._filling = True
+            asyncio.get_running_loop().call_soon(self.fill)
 
     def close(self) -> None:
         """Begin nothing any more."""

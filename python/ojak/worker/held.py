@@ -36,10 +36,6 @@ class Held:
             return 0.0
         return self._trust.get(job.stamp, 0.0) - self._clock.boot_s()
 
-    def ids(self) -> list[bytes]:
-        """The ids of all jobs that are held."""
-        return list(self._stamps)
-
     def leases(self) -> dict[bytes, list[bytes]]:
         """Ids by stamp: what there is to renew. Callable from another thread."""
         by_stamp: dict[bytes, list[bytes]] = {}

@@ -57,8 +57,8 @@ class Lanes:
         self.concurrency = concurrency
         self.per_host = per_host
         self.open = 0
-        # Jobs that are leased and not begun, of proven hosts and of the others: asked at every delivery, so counted.
-        self._backlog = {True: 0, False: 0}
+        # Jobs that are leased and not begun, by standing and priority: asked at every delivery, so counted.
+        self._backlog = {True: [0, 0], False: [0, 0]}
         self._open_unproven = 0
         self._open_fanout = 0
         self._picks = 0
@@ -76,20 +76,20 @@ class Lanes:
         lane.foreign = foreign
         for job in jobs:
             lane.waiting[job.priority].append(job)
-        self._count(lane, len(jobs))
+            self._count(lane, job.priority, 1)
         if lane.open + foreign >= self.per_host:
             # What others hold may have grown while it stood in the rings.
             self._leave(lane)
         self._enter(lane)
 
-    def _count(self, lane: Lane, change: int) -> None:
+    def _count(self, lane: Lane, priority: Priority, change: int) -> None:
         lane.backlog += change
-        self._backlog[lane.proven] += change
+        self._backlog[lane.proven][priority] += change
 
     @property
     def backlog(self) -> int:
         """How many jobs are leased here and not begun."""
-        return self._backlog[True] + self._backlog[False]
+        return sum(self._backlog[True]) + sum(self._backlog[False])
 
     def next(self) -> Job | None:
         """Start a job if a slot is free for one; gives it, counted as open."""
@@ -113,7 +113,7 @@ class Lanes:
         job = lane.waiting[priority].popleft()
         lane.open += 1
         self.open += 1
-        self._count(lane, -1)
+        self._count(lane, priority, -1)
         self._open_fanout += priority is Priority.FANOUT
         if not lane.proven:
             self._open_unproven += 1
@@ -134,8 +134,9 @@ class Lanes:
             self._open_unproven -= 1
         if proven is not None and proven is not lane.proven:
             self._leave(lane)
-            self._backlog[lane.proven] -= lane.backlog
-            self._backlog[proven] += lane.backlog
+            for priority in Priority:
+                self._backlog[lane.proven][priority] -= len(lane.waiting[priority])
+                self._backlog[proven][priority] += len(lane.waiting[priority])
             lane.proven = proven
         self._enter(lane)
 
@@ -159,16 +160,16 @@ class Lanes:
         """Hosts that have as many jobs waiting here as they have slots: there is no need to lease more of them."""
         return [lane.authority for lane in self._lanes.values() if lane.backlog >= self.per_host and not lane.foreign]
 
-    def backlog_of(self, *, proven: bool) -> int:
-        """How many jobs wait here for proven hosts, or for the others."""
-        return self._backlog[proven]
+    def backlog_of(self, priority: Priority, *, proven: bool) -> int:
+        """How many jobs of a line wait here for proven hosts, or for the others."""
+        return self._backlog[proven][priority]
 
     @property
     def pressed(self) -> bool:
         """Whether jobs wait here for a slot: all are taken, or all that unproven hosts may have."""
         return self.backlog > 0 and (
             self.open >= self.concurrency
-            or (self._open_unproven >= max(1, self.concurrency // 2) and self.backlog_of(proven=False) > 0)
+            or (self._open_unproven >= max(1, self.concurrency // 2) and sum(self._backlog[False]) > 0)
         )
 
     def waiting_of(self, authority: str) -> int:
@@ -202,7 +203,7 @@ class Lanes:
             for line in lane.waiting:
                 for job in [job for job in line if job.id in ids]:
                     line.remove(job)
-                    self._count(lane, -1)
+                    self._count(lane, job.priority, -1)
                     dropped.add(job.id)
             self._leave(lane)
             self._enter(lane)
@@ -210,9 +211,10 @@ class Lanes:
 
     def _take(self, lane: Lane) -> list[Job]:
         jobs = [job for line in lane.waiting for job in line]
+        for job in jobs:
+            self._count(lane, job.priority, -1)
         for line in lane.waiting:
             line.clear()
-        self._count(lane, -len(jobs))
         self._leave(lane)
         self._enter(lane)
         return jobs

@@ -40,6 +40,7 @@ class Claims:
             self.db,
             hosts,
             owner=self.owner,
+            stamp=secrets.token_bytes(16),
             epochs=self.epochs,
             priority=priority,
             share=lambda host, foreign: max(0, each - foreign),

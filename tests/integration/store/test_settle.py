@@ -30,6 +30,7 @@ def lease(db: QueueDatabase, put):
             db,
             hosts,
             owner=owner,
+            stamp=secrets.token_bytes(16),
             epochs=await owned(db, owner),
             priority=Priority.FANOUT,
             share=lambda host, foreign: 100,

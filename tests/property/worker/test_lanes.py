@@ -93,7 +93,9 @@ class LanesMachine(RuleBasedStateMachine):
     @invariant()
     def counts_are_right(self) -> None:
         assert self.lanes.backlog == len(self.waiting)
-        assert self.lanes.backlog_of(proven=True) + self.lanes.backlog_of(proven=False) == len(self.waiting)
+        for priority in Priority:
+            counted = sum(self.lanes.backlog_of(priority, proven=proven) for proven in (True, False))
+            assert counted == sum(job.priority is priority for job in self.waiting.values())
         assert self.lanes.open == len(self.open) <= 5
         for shard, host in enumerate(HOSTS):
             assert self.lanes.open_in([shard]) == sum(job.lane == host for job in self.open.values())

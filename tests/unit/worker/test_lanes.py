@@ -106,9 +106,9 @@ def test_a_host_that_proves_itself_moves_with_all_that_waits():
     made = Lanes(concurrency=8, per_host=2)
     made.add("a", 0, jobs_of("a", 5), proven=False, foreign=0)
     (one, two) = started(made)
-    assert (made.backlog_of(proven=True), made.backlog_of(proven=False)) == (0, 3)
+    assert (made.backlog_of(Priority.FANOUT, proven=True), made.backlog_of(Priority.FANOUT, proven=False)) == (0, 3)
     made.done(one, proven=True)
-    assert (made.backlog_of(proven=True), made.backlog_of(proven=False)) == (3, 0)
+    assert (made.backlog_of(Priority.FANOUT, proven=True), made.backlog_of(Priority.FANOUT, proven=False)) == (3, 0)
     made.done(two, proven=None)
     assert len(started(made)) == 2
 
