@@ -77,6 +77,31 @@ def test_the_size_of_a_signature_is_limited() -> None:
     assert refusal(fields) == "malformed_signature"
 
 
+def test_what_a_signature_makes_us_read_is_limited() -> None:
+    # Each of these components would have the whole field parsed again, for each label.
+    list_ = ", ".join(f"k{number}" for number in range(3000))
+    components = " ".join(f'"x";key="k{number}"' for number in range(17))
+    for names, field, reason in (
+        (components, "k1", "invalid_component"),
+        ('"x";key="k1"', list_, "malformed_sf"),
+        ('"x";sf', list_, "malformed_sf"),
+    ):
+        fields = [
+            ("X", field),
+            ("Content-Digest", BodyDigest(BODY).content_digest),
+            (
+                "Signature-Input",
+                f'a=("@method" "@target-uri" "content-digest" {names});created={NOW_S};keyid="{KEY_ID}"',
+            ),
+            ("Signature", "a=:AAAA:"),
+        ]
+        assert refusal(fields) == reason
+    names = " ".join(["x"] * 60)
+    text = f'keyId="{KEY_ID}",headers="(request-target) host date digest {names}",signature="AAAA"'
+    base = [field for field in signed() if field[0] != "Signature"]
+    assert refusal([*base, ("X", "1" * 60_000), ("Signature", text)]) == "malformed_signature"
+
+
 def test_only_so_many_labels_are_tried() -> None:
     asked: list[str] = []
 

@@ -6,6 +6,8 @@ use crate::message::{Message, is_token, joined};
 
 /// The most names that a signature may cover.
 pub const MAX_COVERED: usize = 64;
+/// The longest signing string, in bytes: a name may be covered more than once.
+const MAX_BASE_BYTES: usize = 256 * 1024;
 
 /// What stands in a signing string besides the message.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,6 +60,12 @@ pub fn signing_string<'n>(
                     ));
                 }
                 out.push_str(&value);
+                if out.len() > MAX_BASE_BYTES {
+                    return Err(Refused::new(
+                        Reason::MalformedSignature,
+                        format!("a signature covers at most {MAX_BASE_BYTES} bytes; this one would cover more"),
+                    ));
+                }
             }
             _ => {
                 return Err(Refused::new(

@@ -6,7 +6,7 @@ use sfv::Version;
 use crate::error::{Outcome, Reason, Refused, quoted};
 use crate::message::Message;
 use crate::rfc9421::component::Component;
-use crate::rfc9421::{MAX_COMPONENTS, value};
+use crate::rfc9421::{MAX_COMPONENTS, MAX_STRUCTURED, value};
 use crate::sf::{self, Value};
 
 /// Builds the signature base over components. `params` is the inner list with its parameters, as it stands in
@@ -22,6 +22,13 @@ pub fn signature_base(message: &Message<'_>, components: &[Component<'_>], param
                 "a signature covers at most {MAX_COMPONENTS} components; this one would cover {}",
                 components.len()
             ),
+        ));
+    }
+    // Each of these parses its whole field again.
+    if components.iter().filter(|component| component.is_structured()).count() > MAX_STRUCTURED {
+        return Err(Refused::new(
+            Reason::InvalidComponent,
+            format!("a signature covers at most {MAX_STRUCTURED} components with sf or key"),
         ));
     }
     let mut out = String::with_capacity(512);

@@ -178,6 +178,11 @@ impl<'a> Component<'a> {
         self.params.contains(&Param::Req)
     }
 
+    /// Whether its value is read as a structured field.
+    pub(crate) fn is_structured(&self) -> bool {
+        self.params.iter().any(|param| matches!(param, Param::Sf | Param::Key(_)))
+    }
+
     /// Whether this is that component without parameters.
     pub(crate) fn is(&self, name: &str) -> bool {
         self.params.is_empty() && self.name == name

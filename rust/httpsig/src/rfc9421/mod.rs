@@ -16,6 +16,10 @@ pub use verify::verify;
 
 /// The most components that a signature may cover.
 pub const MAX_COMPONENTS: usize = 64;
+/// The most components with `;sf` or `;key` among them.
+pub const MAX_STRUCTURED: usize = 16;
+/// The longest field that `;sf` and `;key` read, in bytes.
+pub const MAX_STRUCTURED_BYTES: usize = 16 * 1024;
 /// The most labels that are tried when none is named.
 pub const MAX_LABELS: usize = 8;
 /// The longest Signature-Input or Signature field that is read, in bytes.

@@ -9,6 +9,7 @@ use sfv::Version;
 
 use crate::error::{Outcome, Reason, Refused, quoted};
 use crate::message::{Field, Message, Start, joined, values};
+use crate::rfc9421::MAX_STRUCTURED_BYTES;
 use crate::rfc9421::component::{Component, Param};
 use crate::sf::{self, Value};
 use crate::target::Target;
@@ -156,6 +157,12 @@ fn push_field(out: &mut String, message: &Message<'_>, component: &Component<'_>
         return Err(Refused::new(
             Reason::InvalidHeader,
             format!("the covered header {} has a value outside ASCII; bs would take it", quoted(name)),
+        ));
+    }
+    if component.is_structured() && value.len() > MAX_STRUCTURED_BYTES {
+        return Err(Refused::new(
+            Reason::MalformedSf,
+            format!("the header {} is longer than {MAX_STRUCTURED_BYTES} bytes, too long for sf and key", quoted(name)),
         ));
     }
     let key = component.params.iter().find_map(|param| match param {
