@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use sfv::Version;
 
 use crate::error::{Outcome, Reason, Refused, quoted};
+use crate::message::trim_ows;
 use crate::sf::{self, Bare, Value};
 
 /// A digest algorithm that is known here.
@@ -92,23 +93,44 @@ impl BodyDigest {
     }
 }
 
+/// The hashes of a body, each computed at most once however often a field names it.
+struct Hashes<'b> {
+    body: &'b [u8],
+    known: Vec<(DigestAlgorithm, hash::Digest)>,
+}
+
+impl<'b> Hashes<'b> {
+    const fn of(body: &'b [u8]) -> Self {
+        Self { body, known: Vec::new() }
+    }
+
+    fn get(&mut self, algorithm: DigestAlgorithm) -> hash::Digest {
+        if let Some((_, digest)) = self.known.iter().find(|(known, _)| *known == algorithm) {
+            return *digest;
+        }
+        let digest = algorithm.hash(self.body);
+        self.known.push((algorithm, digest));
+        digest
+    }
+}
+
 /// Checks a `Digest` field against a body. Every algorithm that is known has to match, and one has to be known.
 ///
 /// # Errors
 /// `digest_malformed`, `digest_unsupported`, `digest_mismatch`.
 pub fn check_digest(value: &str, body: &[u8]) -> Outcome<()> {
-    let mut known = false;
-    for part in value.split(',') {
-        let Some((name, encoded)) = part.trim_matches([' ', '\t']).split_once('=') else {
+    let mut hashes = Hashes::of(body);
+    // A list may have empty elements (RFC 9110 section 5.6.1.2).
+    for part in value.split(',').map(trim_ows).filter(|part| !part.is_empty()) {
+        let Some((name, encoded)) = part.split_once('=') else {
             return Err(malformed("Digest", part));
         };
         if let Some(algorithm) = DigestAlgorithm::named(name) {
             let claimed = STANDARD.decode(encoded).map_err(|_| malformed("Digest", part))?;
-            compare("Digest", algorithm, &claimed, body)?;
-            known = true;
+            compare("Digest", algorithm, &claimed, &hashes.get(algorithm))?;
         }
     }
-    if known { Ok(()) } else { Err(unsupported("Digest")) }
+    if hashes.known.is_empty() { Err(unsupported("Digest")) } else { Ok(()) }
 }
 
 /// Checks a `Content-Digest` field against a body. Every algorithm that is known has to match, and one has to be known.
@@ -126,14 +148,13 @@ pub fn check_content_digest(value: &str, body: &[u8]) -> Outcome<()> {
         }
         let Value::Item(item) = &member.value else { return Err(malformed("Content-Digest", value)) };
         let Bare::ByteSequence(claimed) = &item.bare else { return Err(malformed("Content-Digest", value)) };
-        compare("Content-Digest", algorithm, claimed, body)?;
+        compare("Content-Digest", algorithm, claimed, &algorithm.hash(body))?;
         known = true;
     }
     if known { Ok(()) } else { Err(unsupported("Content-Digest")) }
 }
 
-fn compare(field: &str, algorithm: DigestAlgorithm, claimed: &[u8], body: &[u8]) -> Outcome<()> {
-    let actual = algorithm.hash(body);
+fn compare(field: &str, algorithm: DigestAlgorithm, claimed: &[u8], actual: &hash::Digest) -> Outcome<()> {
     let name = algorithm.content_digest_name();
     if claimed.len() != actual.as_ref().len() {
         return Err(Refused::new(

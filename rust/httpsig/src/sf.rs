@@ -4,6 +4,7 @@
 //! The RFC lets the last of two equal keys win in silence. A verifier wants to see both, so the parser's visitor is
 //! used instead of its own tree.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 
 use sfv::visitor::{DictionaryVisitor, EntryVisitor, InnerListVisitor, ItemVisitor, ParameterVisitor};
@@ -65,9 +66,15 @@ pub fn dictionary(text: &str, version: Version) -> Outcome<Vec<Member<'_>>> {
     Ok(members)
 }
 
-/// Whether a name is given twice.
-pub(crate) fn has_repeated(params: &Params<'_>) -> bool {
-    params.iter().enumerate().any(|(index, (key, _))| params.iter().skip(index + 1).any(|(other, _)| other == key))
+/// The first name that is given twice.
+pub(crate) fn repeated<'a>(mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut seen = HashSet::new();
+    names.find(|name| !seen.insert(*name))
+}
+
+/// The first parameter that is given twice.
+pub(crate) fn repeated_param<'a>(params: &Params<'a>) -> Option<&'a str> {
+    repeated(params.iter().map(|(name, _)| *name))
 }
 
 /// Appends an inner list with its parameters in canonical form (RFC 8941 section 4.1.1.1).

@@ -6,7 +6,7 @@ use sfv::Version;
 use crate::error::{Outcome, Reason, Refused, quoted};
 use crate::message::Message;
 use crate::rfc9421::component::Component;
-use crate::rfc9421::{MAX_COMPONENTS, MAX_STRUCTURED, value};
+use crate::rfc9421::{MAX_COMPONENTS, MAX_FIELD_BYTES, MAX_STRUCTURED, value};
 use crate::sf::{self, Value};
 
 /// Builds the signature base over components. `params` is the inner list with its parameters, as it stands in
@@ -55,21 +55,21 @@ pub fn signature_base(message: &Message<'_>, components: &[Component<'_>], param
 /// # Errors
 /// `malformed_signature`, `duplicate_param`.
 pub fn canonical_labels(text: &str) -> Outcome<Vec<(String, String)>> {
-    let members = sf::dictionary(text, Version::Rfc8941)
-        .map_err(|refused| Refused::new(Reason::MalformedSignature, refused.detail))?;
+    let malformed = |what: String| Refused::new(Reason::MalformedSignature, what);
+    if text.len() > MAX_FIELD_BYTES {
+        return Err(malformed(format!("the field has {} bytes; at most {MAX_FIELD_BYTES} are read", text.len())));
+    }
+    let members = sf::dictionary(text, Version::Rfc8941).map_err(|refused| malformed(refused.detail.into_owned()))?;
+    if let Some(label) = sf::repeated(members.iter().map(|member| member.key)) {
+        return Err(malformed(format!("the field has the label {} twice", quoted(label))));
+    }
     let mut labels: Vec<(String, String)> = Vec::with_capacity(members.len());
     for member in &members {
         let Value::List(list) = &member.value else { continue };
-        if sf::has_repeated(&list.params) {
+        if let Some(param) = sf::repeated_param(&list.params) {
             return Err(Refused::new(
                 Reason::DuplicateParam,
-                format!("the signature {} has a parameter twice", quoted(member.key)),
-            ));
-        }
-        if labels.iter().any(|(known, _)| known == member.key) {
-            return Err(Refused::new(
-                Reason::MalformedSignature,
-                format!("the field has the label {} twice", quoted(member.key)),
+                format!("the signature {} has the parameter {} twice", quoted(member.key), quoted(param)),
             ));
         }
         let mut canonical = String::new();

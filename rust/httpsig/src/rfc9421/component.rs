@@ -103,7 +103,7 @@ impl<'a> Component<'a> {
                 "a covered component is not written as a quoted string",
             ));
         };
-        if sf::has_repeated(&item.params) {
+        if sf::repeated_param(&item.params).is_some() {
             return Err(invalid(format!("the component {} has a parameter twice", quoted(name.as_str()))));
         }
         let params = item

@@ -81,13 +81,11 @@ fn field<'m>(message: &'m Message<'_>, name: &str) -> Outcome<std::borrow::Cow<'
 fn members<'t>(text: &'t str, name: &str) -> Outcome<Vec<Member<'t>>> {
     let members = sf::dictionary(text, Version::Rfc8941)
         .map_err(|refused| malformed(format!("the {name} cannot be read: {}", refused.detail)))?;
-    for (index, member) in members.iter().enumerate() {
-        // The last of two would win by RFC 8941; two readers that disagree on it are what an attacker looks for.
-        if members.iter().skip(index + 1).any(|other| other.key == member.key) {
-            return Err(malformed(format!("the {name} has the label {} twice", quoted(member.key))));
-        }
+    // The last of two would win by RFC 8941; two readers that disagree on it are what an attacker looks for.
+    match sf::repeated(members.iter().map(|member| member.key)) {
+        Some(label) => Err(malformed(format!("the {name} has the label {} twice", quoted(label)))),
+        None => Ok(members),
     }
-    Ok(members)
 }
 
 /// The parameters that mean something (section 2.3).
@@ -100,7 +98,7 @@ struct SignatureParams<'a> {
 
 impl<'a> SignatureParams<'a> {
     fn of(list: &'a InnerList<'_>) -> Outcome<Self> {
-        if sf::has_repeated(&list.params) {
+        if sf::repeated_param(&list.params).is_some() {
             return Err(Refused::new(Reason::DuplicateParam, "the signature has a parameter twice"));
         }
         let get = |wanted: &str| list.params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
