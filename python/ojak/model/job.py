@@ -2,7 +2,6 @@
 """`Job`: one delivery as a worker holds it."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import IntEnum, StrEnum
 from hashlib import sha256
 
@@ -54,7 +53,6 @@ class Job:
         tries: attempts spent so far.
         deaths: workers that died while it ran.
         ends: how often it ended before (it may have been revived since).
-        queued_at: when it was handed over, by the database's clock.
         gone_before: the last attempt got a 410.
         too_old: it was queued longer ago than a delivery may wait, by the database's clock.
         stamp: the lease's stamp; every later write matches it.
@@ -72,7 +70,6 @@ class Job:
     tries: int
     deaths: int
     ends: int
-    queued_at: datetime
     gone_before: bool
     too_old: bool
     stamp: bytes

@@ -9,6 +9,7 @@ from typing import Final
 from ojak.model.job import Priority
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.now import EPOCH, NEVER
+from ojak.store.row import JOB_FIELDS
 
 FULL_RECHECK_MS: Final = 500
 """A lane whose slots are all held, by a former owner's requests for example, is looked at again so soon."""
@@ -68,7 +69,10 @@ async def lane_heads(
     pipeline += [{"$unionWith": {"coll": db.jobs.name, "pipeline": branch(lane, limit)}} for lane, limit in others]
     pipeline.append(
         {
-            "$set": {
+            # No more than a job needs: decoding a row costs as much as all else that a claim does for it.
+            "$project": {
+                **dict.fromkeys(JOB_FIELDS, 1),
+                "run_at": 1,
                 "has_come": {"$lte": ["$run_at", db.now.expr]},
                 "too_old": {"$lte": ["$queued_at", db.now.plus(-max_age_s)]},
             }

@@ -2,7 +2,6 @@
 """Rows of the jobs collection read as jobs; what cannot be read is parked (SPEC section 2)."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, Final
 
 from ojak.errors import StoreError
@@ -21,8 +20,9 @@ _FIELDS: Final = (
     ("priority", int),
     ("tries", int),
     ("deaths", int),
-    ("queued_at", datetime),
 )
+JOB_FIELDS: Final = (*(name for name, _ in _FIELDS), "ref", "last.status", "end")
+"""What a row is read for."""
 _PRIORITIES: Final = {priority.value: priority for priority in Priority}
 
 
@@ -56,7 +56,6 @@ def job_of(row: Document, *, stamp: bytes) -> Job:
         tries=row["tries"],
         deaths=row["deaths"],
         ends=end if isinstance(end, int) else 0,
-        queued_at=row["queued_at"],
         gone_before=isinstance(last, dict) and last.get("status") == 410,
         too_old=row.get("too_old") is True,
         stamp=stamp,

@@ -2,7 +2,6 @@
 """Lanes under random interleavings: the limits always hold, the counts are always right, nothing is forgotten."""
 
 import dataclasses
-from datetime import UTC, datetime
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -25,7 +24,6 @@ TEMPLATE = Job(
     tries=0,
     deaths=0,
     ends=0,
-    queued_at=datetime(2026, 1, 1, tzinfo=UTC),
     gone_before=False,
     too_old=False,
     stamp=b"s",

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
-from datetime import UTC, datetime
 
 from ojak.model.job import Job, Priority
 from ojak.worker.lanes import Lanes
@@ -18,7 +17,6 @@ TEMPLATE = Job(
     tries=0,
     deaths=0,
     ends=0,
-    queued_at=datetime(2026, 1, 1, tzinfo=UTC),
     gone_before=False,
     too_old=False,
     stamp=b"s",
