@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from ojak import Deliverer, DelivererConfig, FolderSenderKeys, Outbound
 from ojak.farm import FarmHandle, plan_of_words, running_farm
@@ -70,13 +71,6 @@ async def running(*deliverers: Deliverer) -> AsyncIterator[None]:
     finally:
         await asyncio.gather(*(deliverer.close() for deliverer in deliverers))
         await asyncio.gather(*loops)
-
-
-async def until(condition: Callable[[], Awaitable[bool]], *, within_s: float = 20.0) -> None:
-    """Wait for a condition of another process, asked often, with an end."""
-    async with asyncio.timeout(within_s):
-        while not await condition():  # noqa: ASYNC110 - another process's state sets no event here
-            await asyncio.sleep(0.02)
 
 
 @pytest.fixture

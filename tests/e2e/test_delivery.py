@@ -4,6 +4,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from ojak import (
     DelivererConfig,
@@ -19,7 +20,7 @@ from ojak import (
 from ojak.farm import Delivery, judge
 from ojak.store.counts import count_by_state
 
-from .conftest import SENDER, running, until
+from .conftest import SENDER, running
 
 ACTIVITY = (
     b'{"@context":"https://www.w3.org/ns/activitystreams",  "id":"https://a.test/1",'

@@ -36,16 +36,20 @@ class UntoldEnd:
     owed: bool
 
 
-async def untold(db: QueueDatabase, *, older_s: float, limit: int = 200) -> list[UntoldEnd]:
-    """Ends that are untold for longer than `older_s`, whoever wrote them."""
+async def untold(
+    db: QueueDatabase, *, older_s: float, without: Sequence[bytes] = (), limit: int = 200
+) -> list[UntoldEnd]:
+    """Ends that are untold for longer than `older_s`, whoever wrote them, but not those of the rows `without`."""
     found: list[UntoldEnd] = []
     long_ago = db.now.plus(-older_s)
-    rows = db.jobs.find({"told": False, "$expr": {"$lte": ["$finished_at", long_ago]}}).limit(limit)
+    rows = db.jobs.find(
+        {"told": False, "_id": {"$nin": list(without)}, "$expr": {"$lte": ["$finished_at", long_ago]}}
+    ).limit(limit)
     async for row in rows:
         end = _end_of(row, row)
         if end is not None:
             found.append(UntoldEnd(end=end, row_id=bytes(row["_id"]), owed=False))
-    async for row in db.jobs.find({"owed.0": {"$exists": True}}).limit(limit):
+    async for row in db.jobs.find({"owed": {"$exists": True, "$ne": []}, "_id": {"$nin": list(without)}}).limit(limit):
         for owed in row["owed"]:
             end = _end_of(row, owed)
             if end is not None:

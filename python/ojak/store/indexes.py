@@ -28,6 +28,8 @@ _INDEXES: Final[dict[str, list[IndexModel]]] = {
         IndexModel([("body", ASCENDING)], name="body"),
         IndexModel([("lease.until", ASCENDING)], name="leases", partialFilterExpression={"state": "leased"}),
         IndexModel([("told", ASCENDING)], name="untold", partialFilterExpression={"told": False}),
+        # What revived rows still owe: hardly any row has it, and so hardly any write touches it.
+        IndexModel([("owed.end", ASCENDING)], name="owed", partialFilterExpression={"owed": {"$exists": True}}),
         IndexModel(
             [("expire_at", ASCENDING)],
             name="expiry",

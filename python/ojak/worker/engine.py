@@ -36,6 +36,7 @@ from ojak.worker.teller import Teller
 
 _log = logging.getLogger("ojak.worker")
 
+_FAREWELL_S = 5.0
 _BEAT_EVERY_S = 1.0
 _TELLING_EVERY_S = 5.0
 
@@ -153,18 +154,22 @@ class Engine:
         )
         await self._start()
         renewer.start()
-        settling = asyncio.create_task(self._settler.run(), name="ojak-settle")
+        # These outlive the others: what still comes in during a drain is stored, and told.
+        last = [
+            asyncio.create_task(self._settler.run(), name="ojak-settle"),
+            asyncio.create_task(forever("tell", self._teller.tell_step), name="ojak-tell"),
+        ]
         loops = [asyncio.create_task(loop, name=f"ojak-{name}") for name, loop in self._loops().items()]
         stopping = asyncio.create_task(self._stopping.wait(), name="ojak-stopping")
         try:
-            await asyncio.wait([stopping, settling, *loops], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([stopping, *last, *loops], return_when=asyncio.FIRST_COMPLETED)
             # Nothing begins any more, also where a loop has failed.
             self._flights.close()
             await end_tasks(loops)
             await self._finish_claims()
             await self._flights.hand_back(self._lanes.take_all())
             await self._flights.drain(self._config.drain_s)
-            for task in (settling, *loops):
+            for task in (*last, *loops):
                 if task.done() and not task.cancelled() and (fault := task.exception()) is not None:
                     raise fault
         finally:
@@ -172,7 +177,7 @@ class Engine:
             self._flights.close()
             await end_tasks([*loops, stopping])
             await self._flights.cut_off()
-            await self._farewell(renewer, settling)
+            await self._farewell(renewer, last)
 
     async def _start(self) -> None:
         if self._teller.has_callbacks:
@@ -190,25 +195,26 @@ class Engine:
             "own": self._own_step,
             "reap": self._reaper.step,
             "sweep": self._sweep_step,
-            "tell": self._teller.step,
+            "tell-sweep": self._teller.sweep_step,
             "telling": self._telling_step,
             "pace": self._pace.step,
             "beat": self._beat_step,
         }
         return {name: forever(name, step) for name, step in steps.items()}
 
-    async def _farewell(self, renewer: Renewer, settling: asyncio.Task[None]) -> None:
+    async def _farewell(self, renewer: Renewer, last: Sequence[asyncio.Task[None]]) -> None:
         try:
             await self._finish_claims()
             await self._flights.hand_back(self._lanes.take_all())
-            if not settling.done():
-                async with asyncio.timeout(5.0):
+            if not any(task.done() for task in last):
+                async with asyncio.timeout(_FAREWELL_S):
                     await self._settler.drained()
+                    await self._teller.idle()
             await self._ownership.leave()
         except (DatabaseTrouble, TimeoutError) as error:
             _log.warning("left without a farewell; leases end by themselves", extra={"error": type(error).__name__})
         finally:
-            await end_tasks([settling])
+            await end_tasks(last)
             await renewer.stop()
 
     def stop(self) -> None:
@@ -231,10 +237,9 @@ class Engine:
         for claimer in self._claimers.values():
             claimer.finished()
 
-    async def _stored(self, to_tell: Sequence[Ended], batch: Sequence[Ended | Retried]) -> None:
+    def _stored(self, to_tell: Sequence[Ended], batch: Sequence[Ended | Retried]) -> None:
         self._flights.stored(batch)
-        if to_tell:
-            await self._teller.tell_stored(to_tell)
+        self._teller.tell_soon(to_tell)
 
     # The loops.
 

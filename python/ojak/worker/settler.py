@@ -30,7 +30,7 @@ class Settler:
         batch: how many outcomes are written at once.
         kept_s: how long a finished row stays.
         telling: whether ends are kept until somebody was told.
-        on_stored: called with what was stored; what is missing from it was taken by somebody else.
+        on_stored: called with the ends that are to be told, and with the whole batch.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Settler:
         batch: int,
         kept_s: float,
         telling: Callable[[], bool],
-        on_stored: Callable[[Sequence[Ended], Sequence[Ended | Retried]], Awaitable[None]],
+        on_stored: Callable[[Sequence[Ended], Sequence[Ended | Retried]], None],
     ) -> None:
         self._db = db
         self._standings = standings
@@ -110,7 +110,7 @@ class Settler:
             stored |= await self._until_stored(lambda: write_retries(self._db, retries))
         if len(stored) < len(batch):
             _log.warning("outcomes dropped, their leases were taken", extra={"count": len(batch) - len(stored)})
-        await self._on_stored([end for end in ends if end.job.id in stored and telling], batch)
+        self._on_stored([end for end in ends if end.job.id in stored and telling], batch)
 
     async def _until_stored(self, write: Callable[[], Awaitable[set[bytes]]]) -> set[bytes]:
         """Write, again and again if the database is away: every write is safe to repeat under its stamp."""

@@ -1,21 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """The teller: calls `on_settled` and `on_failure`, at least once for each end (rule E)."""
 
+import asyncio
 import inspect
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from ojak.backoff import backoff_s
 from ojak.clock import Clock
 from ojak.model.outcome import DeliveryFailure, Settled, SettledOutcome
 from ojak.store.database import QueueDatabase
-from ojak.store.ends import End, UntoldEnd, mark_rows_told, mark_told, untold
+from ojak.store.ends import End, mark_rows_told, mark_told, untold
 from ojak.store.settle import Ended
 from ojak.worker.loops import pause
 
 _log = logging.getLogger("ojak.worker.tell")
+
+WAITING: Final = 10_000
+"""So many ends wait here at most to be told; the sweep finds the others."""
+CALLBACK_S: Final = 30.0
+"""An asynchronous callback that takes longer counts as one that raised."""
+_AT_A_TIME: Final = 100
+_LEFT_OUT: Final = 1000
 
 OnSettled = Callable[[Settled], Awaitable[None] | None]
 OnFailure = Callable[[DeliveryFailure], Awaitable[None] | None]
@@ -52,38 +61,62 @@ class Teller:
         self._kept_s = kept_s
         self._give_up_s = give_up_s
         self._failed: dict[tuple[str, int], tuple[int, float]] = {}
+        self._waiting: dict[tuple[str, int], tuple[End, bytes]] = {}
+        self._come = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @property
     def has_callbacks(self) -> bool:
         """Whether there is anybody to tell."""
         return self._on_settled is not None or self._on_failure is not None
 
-    async def tell_stored(self, ends: Sequence[Ended]) -> None:
-        """Tell ends that were just stored, and write that they were told."""
+    def tell_soon(self, ends: Sequence[Ended]) -> None:
+        """Have ends told that were just stored. What finds no room is told by the sweep."""
         if not self.has_callbacks:
             return
         now = datetime.now(UTC)
-        told: dict[int, list[bytes]] = {}
         for end in ends:
-            if await self._tell(_end_value(end, now)):
-                told.setdefault(end.job.ends + 1, []).append(end.job.id)
-        await mark_rows_told(self._db, told, kept_s=self._kept_s)
+            value = _end_value(end, now)
+            key = (value.delivery_id, value.end)
+            if len(self._waiting) < WAITING:
+                self._waiting[key] = (value, end.job.id)
+        self._come.set()
+        self._idle.clear()
 
-    async def step(self) -> None:
+    async def tell_step(self) -> None:
+        """Wait for ends that were just stored; call back for each, and write that it was told.
+
+        In a loop of its own: a callback that takes its time holds up neither deliveries nor the storing of outcomes.
+        """
+        await self._come.wait()
+        self._come.clear()
+        while self._waiting:
+            told: dict[int, list[bytes]] = {}
+            for key, (value, row_id) in list(self._waiting.items())[:_AT_A_TIME]:
+                if await self._tell(value):
+                    told.setdefault(value.end, []).append(row_id)
+                del self._waiting[key]
+            await mark_rows_told(self._db, told, kept_s=self._kept_s)
+        self._idle.set()
+
+    async def idle(self) -> None:
+        """Wait until nothing that was just stored waits to be told."""
+        await self._idle.wait()
+
+    async def sweep_step(self) -> None:
         """Wait for the next time; tell what is untold for a while, whoever ended it."""
         await pause(self._every_s)
         if not self.has_callbacks:
             return
+        now_s = self._clock.boot_s()
+        later = [bytes.fromhex(key[0]) for key, (_, not_before_s) in self._failed.items() if not_before_s > now_s]
         told = [
             item
-            for item in await untold(self._db, older_s=self._every_s)
-            if self._is_due(item) and await self._tell(item.end)
+            for item in await untold(self._db, older_s=self._every_s, without=later[:_LEFT_OUT])
+            if (item.end.delivery_id, item.end.end) not in self._waiting and await self._tell(item.end)
         ]
         await mark_told(self._db, told, kept_s=self._kept_s)
-
-    def _is_due(self, item: UntoldEnd) -> bool:
-        _, not_before_s = self._failed.get((item.end.delivery_id, item.end.end), (0, 0.0))
-        return self._clock.boot_s() >= not_before_s
 
     async def _tell(self, end: End) -> bool:
         """Call the callback; False if it raised and is to be called again."""
@@ -93,7 +126,8 @@ class Teller:
             if callback is not None:
                 answer = callback(end)  # type: ignore[arg-type]
                 if inspect.isawaitable(answer):
-                    await answer
+                    async with asyncio.timeout(CALLBACK_S):
+                        await answer
         except Exception:  # noqa: BLE001 - an application's callback may raise anything
             count = self._failed.get(key, (0, 0.0))[0] + 1
             if (datetime.now(UTC) - end.finished_at).total_seconds() > self._give_up_s:
