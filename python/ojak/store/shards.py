@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shards: which `run()` owns which, through leases with a fencing epoch that counts the owners (rule D)."""
 
+import random
 from collections.abc import Iterable
 from typing import Final
 
@@ -62,12 +63,17 @@ async def owned(db: QueueDatabase, owner: bytes) -> dict[int, int]:
     return {row["_id"]: row["epoch"] async for row in rows}
 
 
-async def take(db: QueueDatabase, owner: bytes, *, count: int, lease_s: float) -> None:
-    """Take up to `count` shards whose lease has run out, each under its next epoch. `owned` tells which it were."""
-    free = [row["_id"] async for row in db.shards.find(db.now.has_come("until"), {"_id": 1}).limit(count)]
+async def take(db: QueueDatabase, owner: bytes, *, count: int, lease_s: float) -> bool:
+    """Take up to `count` shards whose lease has run out, each under its next epoch; `owned` tells which it were.
+
+    Gives whether any were free: somebody else may have been faster, and there may be more.
+    """
+    free = [row["_id"] async for row in db.shards.find(db.now.has_come("until"), {"_id": 1})]
     if free:
+        # Those that start together must not all reach for the same ones.
+        wanted = random.sample(free, min(count, len(free)))
         await db.shards.update_many(
-            {"_id": {"$in": free}, **db.now.has_come("until")},
+            {"_id": {"$in": wanted}, **db.now.has_come("until")},
             [
                 {
                     "$set": {
@@ -78,6 +84,7 @@ async def take(db: QueueDatabase, owner: bytes, *, count: int, lease_s: float) -
                 }
             ],
         )
+    return bool(free)
 
 
 async def release(db: QueueDatabase, owner: bytes, shards: Iterable[int]) -> None:

@@ -101,7 +101,7 @@ class Ownership:
         share = -(-SHARDS // living)
         if len(self._epochs) < share:
             asked_at_s = self._clock.boot_s()
-            await store.take(self._db, self._owner, count=share - len(self._epochs), lease_s=self._lease_s)
+            any_free = await store.take(self._db, self._owner, count=share - len(self._epochs), lease_s=self._lease_s)
             owned = await store.owned(self._db, self._owner)
             if len(owned) > len(self._epochs):
                 _log.info("shards taken", extra={"owned": len(owned), "living": living})
@@ -109,6 +109,9 @@ class Ownership:
                 # All of them are fresh. Otherwise the older ones keep their earlier trust until the next renewal.
                 self._trust_until_s = asked_at_s + self._lease_s * 8 / 9
             self._epochs = owned
+            if any_free and len(owned) < share:
+                # Somebody else was faster with some of them; others may be left.
+                self._look.set()
         elif len(self._epochs) > share:
             await self._give_back(len(self._epochs) - share, living)
         self.settled.set()
