@@ -6,28 +6,12 @@ import dataclasses
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from tests.jobs import TEMPLATE
 
 from ojak.model.job import Job, Priority
 from ojak.worker.lanes import Lanes
 
 HOSTS = ["a", "b", "c", "d"]
-TEMPLATE = Job(
-    id=b"",
-    lane="",
-    inbox="",
-    shared=False,
-    ref=None,
-    sender="s",
-    activity_id="i",
-    body=b"",
-    priority=Priority.FANOUT,
-    tries=0,
-    deaths=0,
-    ends=0,
-    gone_before=False,
-    too_old=False,
-    stamp=b"s",
-)
 
 
 class LanesMachine(RuleBasedStateMachine):

@@ -1,26 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
 
+from tests.jobs import TEMPLATE
+
 from ojak.model.job import Job, Priority
 from ojak.worker.lanes import Lanes
-
-TEMPLATE = Job(
-    id=b"",
-    lane="",
-    inbox="",
-    shared=False,
-    ref=None,
-    sender="https://a.test/u",
-    activity_id="https://a.test/1",
-    body=b"",
-    priority=Priority.FANOUT,
-    tries=0,
-    deaths=0,
-    ends=0,
-    gone_before=False,
-    too_old=False,
-    stamp=b"s",
-)
 
 
 def jobs_of(lane: str, count: int, priority: Priority = Priority.FANOUT) -> list[Job]:
