@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, create_model
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -34,6 +35,7 @@ WORKERS_MAX: Final = 256
 WORKERS_CONCURRENCY_MAX: Final = 256
 _SHOWN_MAX: Final = 200
 _SECRET: Final = frozenset({"mongo_url", "proxy"})
+_OR_NONE: Final = "or leave it out for the embedded server"
 _DOTTED: Final = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 
 
@@ -45,6 +47,13 @@ def _listed(value: object) -> object:
 def _networks(value: object) -> object:
     listed = _listed(value)
     return tuple(ip_network(str(part)) for part in listed) if isinstance(listed, list | tuple) else listed
+
+
+def _filled(value: object) -> object:
+    """An empty text is most often a variable that somebody forgot to fill, and not the wish for another database."""
+    if isinstance(value, str) and not value.strip():
+        raise PydanticCustomError("empty", "empty")
+    return value
 
 
 def _cores() -> int:
@@ -65,9 +74,13 @@ class OperatorSettings(BaseSettings):
 
     data: Annotated[Path, _allowed("a folder's path")] = Path("ojak-data")
     """The data folder: the embedded MongoDB, and where the supervisor says what runs."""
-    mongo_url: Annotated[SecretStr | None, _allowed("a MongoDB URL such as mongodb://host:27017")] = None
+    mongo_url: Annotated[
+        SecretStr | None,
+        BeforeValidator(_filled),
+        _allowed("a MongoDB URL such as mongodb://host:27017"),
+    ] = None
     """The MongoDB to keep the queue in; without one, an embedded server runs in the data folder."""
-    mongo_url_file: Annotated[Path | None, _allowed("a file's path")] = None
+    mongo_url_file: Annotated[Path | None, BeforeValidator(_filled), _allowed("a file's path")] = None
     """A file that holds the MongoDB URL, so that its password is in no process list and no environment."""
     database: Annotated[str, _allowed("1 to 63 of A-Z a-z 0-9 _ -", pattern=r"^[A-Za-z0-9_-]{1,63}$")] = "ojak"
     """The database of the queue."""
@@ -131,21 +144,27 @@ class OperatorSettings(BaseSettings):
         return DelivererConfig(**{name: getattr(self, name) for name in DelivererConfig.field_names()})
 
     def url(self) -> str | None:
-        """The URL of the operator's own MongoDB, or nothing where the embedded server is to be used.
+        """The URL of the operator's own MongoDB, never empty, or None where the embedded server is to be used.
 
         Raises:
-            ConfigError: The file that is to hold it cannot be read, or both are given.
+            ConfigError: The file that is to hold it cannot be read or is empty, or both are given.
         """
         if self.mongo_url_file is None:
             return self.mongo_url.get_secret_value() if self.mongo_url is not None else None
         if self.mongo_url is not None:
             raise ConfigError("mongo_url and mongo_url_file are both given; allowed is one of them")
         try:
-            return self.mongo_url_file.read_text("utf-8").strip()
+            url = self.mongo_url_file.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
                 f"mongo_url_file is {str(self.mongo_url_file)!r}; allowed is a readable file ({error})"
             ) from error
+        if not url:
+            raise ConfigError(
+                f"mongo_url_file is {str(self.mongo_url_file)!r}, which is empty;"
+                f" allowed is a file that holds a MongoDB URL, {_OR_NONE}"
+            )
+        return url
 
 
 def _delivery_fields() -> Iterator[tuple[str, Any]]:
@@ -227,6 +246,8 @@ def _explain(base: type[OperatorSettings], detail: Any, flags: Mapping[str, str]
     field = base.model_fields.get(name)
     extra = field.json_schema_extra if field is not None else None
     allowed = extra.get("allowed") if isinstance(extra, dict) else detail["msg"]
+    if detail["type"] == "empty":
+        return f"{origin} is empty; allowed is {allowed}, {_OR_NONE}"
     value = "not shown" if name in _SECRET else repr(_given(name, flags, detail))[:_SHOWN_MAX]
     return f"{origin} is {value}; allowed is {allowed}"
 

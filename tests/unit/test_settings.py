@@ -118,6 +118,27 @@ def test_the_url_can_come_from_a_file(empty_folder: Path) -> None:
         load_settings({"mongo_url_file": "url", "mongo_url": "mongodb://x"}).url()
 
 
+@pytest.mark.parametrize("empty", ["", " \n"])
+def test_an_empty_url_is_refused_and_means_no_embedded_server(
+    empty_folder: Path, monkeypatch: pytest.MonkeyPatch, empty: str
+) -> None:
+    (empty_folder / "url").write_text(empty)
+    with pytest.raises(ConfigError, match=r"mongo_url_file is 'url', which is empty; allowed is .* or leave it out"):
+        load_settings({"mongo_url_file": "url"}).url()
+    for name, allowed in (("mongo_url", "a MongoDB URL"), ("mongo_url_file", "a file's path")):
+        with pytest.raises(
+            ConfigError, match=rf"^--{name.replace('_', '-')} is empty; allowed is {allowed}.* or leave it out"
+        ):
+            load_settings({name: empty})
+        with monkeypatch.context() as patch:
+            patch.setenv(f"OJAK_{name.upper()}", empty)
+            with pytest.raises(ConfigError, match=rf"^OJAK_{name.upper()} is empty; allowed is {allowed}"):
+                load_settings({})
+    (empty_folder / "ojak.toml").write_text('mongo_url = ""\n')
+    with pytest.raises(ConfigError, match=r"^mongo_url in ojak\.toml is empty; allowed is a MongoDB URL"):
+        load_settings({})
+
+
 def test_a_misspelt_variable_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OJAK_WROKERS", "3")
     monkeypatch.setenv("OJAK_CONFIG", "")

@@ -42,4 +42,5 @@ def settings_of(config: Path | None, **flags: str | None) -> OperatorSettings:
 
 def queue_of(settings: OperatorSettings) -> str:
     """Where a `Deliverer` finds the queue: the operator's MongoDB, or the data folder of a running supervisor."""
-    return settings.url() or str(settings.data)
+    url = settings.url()
+    return str(settings.data) if url is None else url

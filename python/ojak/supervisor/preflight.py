@@ -57,13 +57,19 @@ def plan_of(settings: OperatorSettings) -> SupervisorPlan:
     """The settings as the values that the supervisor and its workers need.
 
     Raises:
-        ConfigError: A file that a setting names is not there.
+        ConfigError: What a setting names is not there or of another kind, or the URL's file is empty.
     """
     url = settings.url()
     for name in ("keys", "resolver_map", "extra_ca"):
         path: Path | None = getattr(settings, name)
-        if path is not None and not path.exists():
+        if path is None:
+            continue
+        if not path.exists():
             raise ConfigError(f"{name} is {str(path)!r}, which is not there; allowed is one that exists")
+        if name == "keys" and not path.is_dir():
+            raise ConfigError(f"keys is {str(path)!r}, which is no folder; allowed is the folder of the senders' keys")
+        if name != "keys" and path.is_dir():
+            raise ConfigError(f"{name} is {str(path)!r}, which is a folder; allowed is a file")
     return SupervisorPlan(
         data_dir=str(settings.data.absolute()),
         workers=settings.workers,
@@ -100,7 +106,7 @@ def _start(settings: OperatorSettings, plan: SupervisorPlan, link: Link) -> None
         raise _SupervisorGone("the supervisor ends")
     for name in unknown_variables():
         log.warning("variable looks like a setting and is none", extra={"variable": name})
-    url = plan.worker.mongo_url or _bring_up_mongod(settings, plan, link)
+    url = _bring_up_mongod(settings, plan, link) if plan.worker.embedded else plan.worker.mongo_url
     asyncio.run(_make_ready(replace(plan.worker, mongo_url=url)))
     link.send(FrameKind.SET_UP, url.encode())
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ojak.errors import ConfigError
 from ojak.settings import load_settings
 from ojak.supervisor.exits import ExitCode, describe_end
 from ojak.supervisor.lines import LineFormatter
@@ -32,6 +33,33 @@ def test_a_plan_arrives_as_it_was_sent(tmp_path: Path, monkeypatch: pytest.Monke
     assert plan.worker.keys == str(tmp_path / "keys")
     assert not plan.worker.embedded
     assert "hush" not in repr(plan)
+
+
+def test_the_embedded_server_is_used_only_where_no_url_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "url").write_text("mongodb://host\n")
+    assert plan_of(load_settings({})).worker.embedded
+    for flags in ({"mongo_url": "mongodb://host"}, {"mongo_url_file": "url"}):
+        worker = plan_of(load_settings(flags)).worker
+        assert (worker.embedded, worker.mongo_url) == (False, "mongodb://host")
+    (tmp_path / "url").write_text("\n")
+    with pytest.raises(ConfigError, match="which is empty"):
+        plan_of(load_settings({"mongo_url_file": "url"}))
+
+
+def test_keys_are_in_a_folder_and_maps_are_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigError, match=r"^keys is 'file', which is no folder; allowed is the folder of the senders"):
+        plan_of(load_settings({"keys": "file"}))
+    for name in ("resolver_map", "extra_ca"):
+        with pytest.raises(ConfigError, match=rf"^{name} is 'folder', which is a folder; allowed is a file"):
+            plan_of(load_settings({name: "folder"}))
+    with pytest.raises(ConfigError, match=r"^keys is 'none', which is not there"):
+        plan_of(load_settings({"keys": "none"}))
 
 
 def test_a_line_is_text_or_json() -> None:
