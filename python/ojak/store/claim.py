@@ -83,7 +83,13 @@ async def ready_hosts(
     cursor = (
         db.hosts.find(
             {"shard": {"$in": list(shards)}, "_id": {"$nin": list(busy)}, **db.now.has_come(field), **standing},
-            {"shard": 1, "asks": 1, "proven": 1, "answer_ms": 1, "scheme": 1},
+            {
+                "shard": 1,
+                "asks": 1,
+                "proven": 1,
+                "answer_ms": 1,
+                "scheme": {"$cond": [{"$gt": ["$scheme.until", db.now.expr]}, "$scheme.name", None]},
+            },
         )
         .sort(field, 1)
         .limit(limit)
@@ -92,14 +98,13 @@ async def ready_hosts(
 
 
 def _host_of(row: Document) -> ReadyHost:
-    scheme = row.get("scheme") or {}
     return ReadyHost(
         authority=row["_id"],
         shard=row["shard"],
         asks=row["asks"],
         proven=row.get("proven"),
         answer_ms=row.get("answer_ms"),
-        scheme=scheme.get("name"),
+        scheme=row.get("scheme"),
     )
 
 

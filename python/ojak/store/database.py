@@ -13,8 +13,9 @@ from pymongo.errors import ConfigurationError, InvalidName, InvalidURI, PyMongoE
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from ojak.errors import ConfigError, QueueUnavailable, StoreError
+from ojak.errors import ConfigError, StoreError
 from ojak.store.now import Now
+from ojak.store.trouble import NO_REPLICA_SET, explained
 
 Document = dict[str, Any]
 """A row as the driver gives it. No document leaves this package."""
@@ -142,29 +143,26 @@ class QueueDatabase:
 
     async def server_clock(self) -> datetime:
         """What the primary's clock shows, asked anew."""
+        return (await self.primary())[0]
+
+    async def primary(self) -> tuple[datetime, str]:
+        """What the primary's clock shows, and which election made it the primary."""
         hello = await self._database.command("hello")
-        return hello["localTime"].replace(tzinfo=UTC)  # type: ignore[no-any-return]
+        return hello["localTime"].replace(tzinfo=UTC), str(hello.get("electionId"))
 
     async def ping(self) -> None:
-        """Ask whether a primary answers.
+        """Ask whether the primary of a replica set answers, itself or through a router.
 
         Raises:
             QueueUnavailable: none did in time; names the address and what to do.
+            StoreError: a standalone server did, or one that refuses the user.
         """
         try:
-            await self._database.command("ping")
+            hello = await self._database.command("hello")
         except PyMongoError as error:
-            raise unavailable(error) from error
-
-
-def unavailable(error: PyMongoError) -> StoreError:
-    """Turn the driver's error into one sentence for an operator. The driver's text names the address it tried."""
-    if isinstance(error, InvalidURI | ConfigurationError):
-        return StoreError(f"MongoDB cannot be used as configured: {error}")
-    first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return QueueUnavailable(
-        f"MongoDB did not answer ({first_line.split(', Timeout:')[0]}); check that it runs and that mongo_url is right"
-    )
+            raise explained(error) from error
+        if "setName" not in hello and hello.get("msg") != "isdbgrid":
+            raise StoreError(NO_REPLICA_SET)
 
 
 def _redacted(url: str) -> str:

@@ -27,6 +27,11 @@ async def set_telling(db: QueueDatabase, *, on: bool) -> None:
     await db.settings.update_one({"_id": _TELLING}, {"$set": {"on": on}}, upsert=True)
 
 
+async def tell_nobody(db: QueueDatabase, *, kept_s: float) -> None:
+    """Let ends expire that wait to be told though nobody wants to be: those of parked rows, or from before."""
+    await db.jobs.update_many({"told": False}, [{"$set": {"told": True, "expire_at": db.now.plus(kept_s)}}])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntoldEnd:
     """An end that nobody was told of yet, and where it stands: in the row, or among what a revived row owes."""

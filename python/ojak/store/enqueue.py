@@ -20,6 +20,7 @@ FIRST_CHUNK: Final = 50
 CHUNK: Final = 1000
 
 _DUPLICATE_KEY: Final = 11000
+_SAID_ANEW: Final = ("priority", "body", "sender", "ref", "shared", "tries", "deaths", "leases")
 _ENDS_THAT_STAND: Final = frozenset({SettledOutcome.DELIVERED, SettledOutcome.REFUSED})
 """Ends after which a new send queues nothing: the inbox has it, or refused it for good (SPEC section 2)."""
 
@@ -63,8 +64,7 @@ async def enqueue(
         chunk = jobs[start : start + (CHUNK if start else FIRST_CHUNK)]
         start += len(chunk)
         rows = await _rows(db, chunk, activity_identity=activity_identity, body=body, sender=sender, priority=priority)
-        taken = await _insert(db, rows)
-        answers = await _answers(db, rows, taken, body=body, priority=priority)
+        answers = await _insert(db, rows)
         # After the rows, and also for those that stood already: whoever queued them may have died before this step.
         await lower_due(
             db,
@@ -113,10 +113,34 @@ async def _rows(
     ]
 
 
-async def _insert(db: QueueDatabase, rows: Sequence[Document]) -> set[int]:
-    """Insert rows; gives the places of those whose id was taken."""
+async def _insert(db: QueueDatabase, rows: Sequence[Document]) -> list[Enqueued]:
+    """Insert rows, and say of those whose id was taken what they are a duplicate of."""
+    answers = [Enqueued(state=SentState.NEW)] * len(rows)
+    places = await _insert_new(db, rows, range(len(rows)))
+    while places:
+        missing: list[int] = []
+        ids = [rows[place]["_id"] for place in places]
+        states = {row["_id"]: row["state"] async for row in db.jobs.find({"_id": {"$in": ids}}, {"state": 1})}
+        revived = await _revive(db, [rows[place] for place in places], states)
+        for place in places:
+            state = states.get(rows[place]["_id"])
+            if state is None:
+                # It had ended and expired between the two statements: there is nothing to be a duplicate of.
+                missing.append(place)
+            elif state in _ENDS_THAT_STAND:
+                answers[place] = Enqueued(state=SentState.ENDED, outcome=SettledOutcome(state))
+            elif rows[place]["_id"] not in revived:
+                answers[place] = Enqueued(state=SentState.DUPLICATE)
+        places = await _insert_new(db, rows, missing)
+    return answers
+
+
+async def _insert_new(db: QueueDatabase, rows: Sequence[Document], places: Sequence[int]) -> list[int]:
+    """Insert the rows at `places`; gives the places of those whose id was taken."""
+    if not places:
+        return []
     try:
-        await db.jobs.bulk_write([InsertOne(row) for row in rows], ordered=False)
+        await db.jobs.bulk_write([InsertOne(rows[place]) for place in places], ordered=False)
     except BulkWriteError as error:
         details: Mapping[str, Any] = error.details or {}
         failures = details.get("writeErrors", [])
@@ -128,48 +152,31 @@ async def _insert(db: QueueDatabase, rows: Sequence[Document]) -> set[int]:
                 "MongoDB did not confirm the deliveries by a majority; what was queued is unknown: send again,"
                 " which queues nothing twice"
             ) from error
-        return {failure["index"] for failure in failures}
-    return set()
+        return [places[failure["index"]] for failure in failures]
+    return []
 
 
-async def _answers(
-    db: QueueDatabase, rows: Sequence[Document], taken: set[int], *, body: bytes, priority: Priority
-) -> list[Enqueued]:
-    answers = [Enqueued(state=SentState.NEW)] * len(rows)
-    if not taken:
-        return answers
-    ids = [rows[place]["_id"] for place in taken]
-    states = {row["_id"]: row["state"] async for row in db.jobs.find({"_id": {"$in": ids}}, {"state": 1})}
-    revived = await _revive(
-        db,
-        {
-            row_id: state
-            for row_id, state in states.items()
-            if state not in UNFINISHED and state not in _ENDS_THAT_STAND
-        },
-        body=body,
-        priority=priority,
-    )
-    for place in taken:
-        row_id = rows[place]["_id"]
-        state = states.get(row_id)
-        if state in _ENDS_THAT_STAND:
-            answers[place] = Enqueued(state=SentState.ENDED, outcome=SettledOutcome(state))
-        elif row_id not in revived:
-            answers[place] = Enqueued(state=SentState.DUPLICATE)
-    return answers
-
-
-async def _revive(db: QueueDatabase, ended: dict[bytes, str], *, body: bytes, priority: Priority) -> set[bytes]:
+async def _revive(db: QueueDatabase, rows: Sequence[Document], states: Mapping[bytes, str]) -> set[bytes]:
     """Queue rows again that ended in a way after which a new send counts; gives the ids that this call revived.
 
-    An end that was not told yet moves to `owed`, so that it is told all the same (rule E).
+    They become what the new send says of them. An end that was not told yet moves to `owed`, so that it is told all the
+    same (rule E).
+
+    Args:
+        db: the queue.
+        rows: as the new send would have inserted them.
+        states: what stands under their ids.
     """
+    ended = {
+        row["_id"]: row
+        for row in rows
+        if (state := states.get(row["_id"])) is not None and state not in UNFINISHED and state not in _ENDS_THAT_STAND
+    }
     if not ended:
         return set()
     updates = [
         UpdateOne(
-            {"_id": row_id, "state": state},
+            {"_id": row_id, "state": states[row_id]},
             [
                 {
                     "$set": {
@@ -194,21 +201,16 @@ async def _revive(db: QueueDatabase, ended: dict[bytes, str], *, body: bytes, pr
                             ]
                         },
                         "state": "queued",
-                        "priority": priority.value,
                         "seq": "$$CLUSTER_TIME",
                         "run_at": db.now.expr,
                         "queued_at": db.now.expr,
-                        "body": body,
-                        "tries": 0,
-                        "deaths": 0,
-                        "leases": 0,
-                        "revived_from": "$end",
+                        **{name: {"$literal": row[name]} for name in _SAID_ANEW},
                     }
                 },
-                {"$unset": ["told", "finished_at", "expire_at", "lease", "gone_at"]},
+                {"$unset": ["told", "finished_at", "expire_at", "lease", "last"]},
             ],
         )
-        for row_id, state in ended.items()
+        for row_id, row in ended.items()
     ]
     await db.jobs.bulk_write(updates, ordered=False)
     # A bulk answers only counts: whoever finds the row waiting reads it as a duplicate, which is as true.

@@ -108,6 +108,15 @@ def _lowering(db: QueueDatabase, authority: str, delays_s: Mapping[Priority, flo
     ]
 
 
+async def hold_host(db: QueueDatabase, authority: str, hold_s: float) -> None:
+    """Let no request go to a host for `hold_s` seconds from now."""
+    await db.hosts.update_one({"_id": authority}, [*_holding(db, hold_s)])
+
+
+def _holding(db: QueueDatabase, hold_s: float) -> list[Document]:
+    return [{"$set": {"hold_until": {"$max": ["$hold_until", db.now.plus(hold_s)]}}}, {"$set": {"ready": READY}}]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostNews:
     """What a worker learnt of a host since it last wrote it down.
@@ -142,7 +151,4 @@ def _news(db: QueueDatabase, item: HostNews) -> list[Document]:
         fields["answer_ms"] = round(item.answer_ms, 1)
     if item.scheme is not None:
         fields["scheme"] = {"name": item.scheme, "until": db.now.plus(item.scheme_kept_s)}
-    if item.hold_s is None:
-        return [{"$set": fields}]
-    fields["hold_until"] = {"$max": ["$hold_until", db.now.plus(item.hold_s)]}
-    return [{"$set": fields}, {"$set": {"ready": READY}}]
+    return [{"$set": fields}, *(_holding(db, item.hold_s) if item.hold_s is not None else [])]

@@ -74,7 +74,9 @@ async def lane_heads(
                 **dict.fromkeys(JOB_FIELDS, 1),
                 "run_at": 1,
                 "has_come": {"$lte": ["$run_at", db.now.expr]},
-                "too_old": {"$lte": ["$queued_at", db.now.plus(-max_age_s)]},
+                "too_old": {
+                    "$and": [{"$gte": ["$queued_at", EPOCH]}, {"$lte": ["$queued_at", db.now.plus(-max_age_s)]}]
+                },
             }
         }
     )

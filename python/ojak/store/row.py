@@ -20,6 +20,7 @@ _FIELDS: Final = (
     ("priority", int),
     ("tries", int),
     ("deaths", int),
+    ("leases", int),
 )
 JOB_FIELDS: Final = (*(name for name, _ in _FIELDS), "ref", "last.status", "end")
 """What a row is read for."""
@@ -39,6 +40,9 @@ def job_of(row: Document, *, stamp: bytes) -> Job:
     for name, kind in _FIELDS:
         if not isinstance(row.get(name), kind):
             raise MalformedRow(f"{name} is a {type(row.get(name)).__name__}; allowed is {kind.__name__}")
+    if not isinstance(row.get("end", 0), int):
+        # Every later write counts on with it.
+        raise MalformedRow(f"end is a {type(row['end']).__name__}; allowed is int")
     priority = row["priority"]
     if priority not in _PRIORITIES:
         raise MalformedRow(f"priority is {priority!r}; allowed is 0 or 1")
@@ -55,7 +59,7 @@ def job_of(row: Document, *, stamp: bytes) -> Job:
         priority=_PRIORITIES[priority],
         tries=row["tries"],
         deaths=row["deaths"],
-        ends=end if isinstance(end, int) else 0,
+        ends=end or 0,
         gone_before=isinstance(last, dict) and last.get("status") == 410,
         too_old=row.get("too_old") is True,
         stamp=stamp,
@@ -71,7 +75,8 @@ async def park_malformed(db: QueueDatabase, rows: Sequence[tuple[Any, str]]) -> 
                 {
                     "$set": {
                         "state": FailureReason.PARKED.value,
-                        "end": {"$add": [{"$ifNull": ["$end", 0]}, 1]},
+                        # Nothing of such a row can be counted on.
+                        "end": {"$add": [{"$cond": [{"$isNumber": "$end"}, "$end", 0]}, 1]},
                         "told": False,
                         "finished_at": db.now.expr,
                         "last": {"reason": "unreadable", "detail": {"$literal": reason[:200]}},

@@ -4,9 +4,10 @@
 from pymongo.errors import OperationFailure, PyMongoError
 
 from ojak.errors import StoreError
-from ojak.store.database import QueueDatabase, unavailable
+from ojak.store.database import QueueDatabase
 from ojak.store.indexes import build_indexes
 from ojak.store.migrations.runner import migrate
+from ojak.store.trouble import UNAUTHORIZED, explained
 from ojak.store.wakeups import seed_wakeups
 
 
@@ -15,7 +16,7 @@ async def set_up(db: QueueDatabase) -> None:
 
     Raises:
         QueueUnavailable: no primary answered.
-        StoreError: a right is missing, the schema is newer than the program, or an index conflicts.
+        StoreError: it is a standalone server, a right is missing, the schema is newer than the program, or an index conflicts.
     """
     try:
         await db.ping()
@@ -25,7 +26,7 @@ async def set_up(db: QueueDatabase) -> None:
         # Whoever restored a backup or dropped the collection has wake-ups without a cap, or none.
         await seed_wakeups(db)
     except PyMongoError as error:
-        raise unavailable(error) from error
+        raise explained(error) from error
 
 
 async def touch(db: QueueDatabase) -> None:
@@ -47,7 +48,9 @@ async def touch(db: QueueDatabase) -> None:
         try:
             await collection.find_one({}, {"_id": 1})
         except OperationFailure as error:
+            if error.code != UNAUTHORIZED:
+                raise
             raise StoreError(
-                f"MongoDB refused to read {db.name}.{collection.name}: {error.details and error.details.get('errmsg')};"
+                f"MongoDB refused to read {db.name}.{collection.name};"
                 " give the user of mongo_url the role readWrite on that database"
             ) from error

@@ -4,22 +4,23 @@
 Only an enqueuer that died between writing rows and lowering `due` leaves anything to it (rule B).
 """
 
+from datetime import datetime
 from typing import Final
 
 from ojak.model.job import Priority
 from ojak.store.database import QueueDatabase
 from ojak.store.hosts import Due, lower_due
-from ojak.store.now import EPOCH, NEVER
+from ojak.store.now import later
 
 _LANES: Final = 50_000
 
 
-async def mend_dues(db: QueueDatabase) -> int:
+async def mend_dues(db: QueueDatabase, *, lease_s: float) -> int:
     """Make every lane due whose first row is due before its host is; gives how many were mended.
 
-    A host that is being claimed is due in one lease at the latest, so only rows that waited longer count: those that
-    have come while their host says "never".
+    A host that is being claimed is due in one lease at the latest, so those that are due later have been forgotten.
     """
+    latest = later(await db.server_time(), lease_s)
     lanes = await db.jobs.aggregate(
         [
             {"$match": {"state": "queued", **db.now.has_come("run_at")}},
@@ -42,7 +43,7 @@ async def mend_dues(db: QueueDatabase) -> int:
         if not isinstance(lane, str) or number not in set(Priority):
             continue
         due = row["host"][0].get("due", {}).get(str(number)) if row["host"] else None
-        if due is None or due >= NEVER or due < EPOCH:
+        if not isinstance(due, datetime) or due > latest:
             idle.append(Due(authority=lane, priority=Priority(number)))
     await lower_due(db, idle)
     return len(idle)

@@ -15,7 +15,7 @@ from ojak.http.knock import Knocked, Knocker
 from ojak.http.transport import FaultReason, PostAnswer, PostError
 from ojak.model.job import Job
 from ojak.model.outcome import AttemptOutcome, AttemptPhases, DeliveryAttempt, FailureReason, SettledOutcome
-from ojak.model.status import GATE_STATUSES, StatusClass, classify_status, permanent_status, retry_after_s
+from ojak.model.status import GATE_STATUSES, StatusClass, classify_status, retry_after_s
 from ojak.signing import Scheme, SenderKeys, SigningKey
 from ojak.store.settle import Ended, Retried
 from ojak.worker.bodies import Body
@@ -218,10 +218,15 @@ class Attempter:
             return _ended(job, SettledOutcome.HOST_GONE, reason, answer, scheme)
         if kind is StatusClass.GONE:
             return self._retry(job, answer.status, reason, scheme, at_least_s=_SHARED_GONE_S)
-        named_only = permanent_status(answer.status) or answer.status in self._config.final_statuses
-        if named_only and kind is StatusClass.RETRY and job.tries + 1 >= _NAMED_RETRIES:
+        if self._is_named_only(answer.status) and job.tries + 1 >= _NAMED_RETRIES:
             return _ended(job, SettledOutcome.REFUSED, reason, answer, scheme)
         return self._retry(job, answer.status, reason, scheme)
+
+    def _is_named_only(self, status: int) -> bool:
+        """Whether a status is retried only because an operator named it."""
+        return status in self._config.retry_statuses and classify_status(
+            status, frozenset(), self._config.final_statuses, knocked=True
+        ) in (StatusClass.FINAL, StatusClass.GONE)
 
     def _retry(
         self,

@@ -37,8 +37,13 @@ class Bodies:
         for start in range(0, len(missing), _AT_A_TIME):
             found = await get_bodies(self._db, missing[start : start + _AT_A_TIME])
             for key, content in found.items():
-                self._kept[key] = Body(content)
-                self._bytes += len(content)
+                # Another load of the same body may have been faster.
+                if key not in self._kept:
+                    self._kept[key] = Body(content)
+                    self._bytes += len(content)
+            while self._bytes > KEPT_BYTES and len(self._kept) > 1:
+                _, oldest = self._kept.popitem(last=False)
+                self._bytes -= len(oldest.content)
 
     async def get(self, key: bytes) -> Body | None:
         """A body, from memory or the database; None if it is in neither."""
@@ -47,7 +52,4 @@ class Bodies:
         body = self._kept.get(key)
         if body is not None:
             self._kept.move_to_end(key)
-            while self._bytes > KEPT_BYTES and len(self._kept) > 1:
-                _, oldest = self._kept.popitem(last=False)
-                self._bytes -= len(oldest.content)
         return body

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
-from ojak.model.job import Priority
+from ojak.model.job import Job, Priority
 from ojak.store.claim import ClaimedHost, ReadyHost, claim, ready_hosts
 from ojak.store.database import QueueDatabase
 from ojak.store.hand_back import undo_claim
@@ -45,6 +45,7 @@ class Claimer:
         clock: for trust and rates.
         config: leases, and how far ahead.
         on_claimed: called when jobs were added to the lanes.
+        on_held: called with jobs that were claimed of a host that is held: to be handed back.
         may_claim: whether there is room for outcomes.
     """
 
@@ -62,6 +63,7 @@ class Claimer:
         clock: Clock,
         config: DelivererConfig,
         on_claimed: Callable[[], None],
+        on_held: Callable[[Sequence[Job]], None],
         may_claim: Callable[[], bool],
     ) -> None:
         self._db = db
@@ -75,6 +77,7 @@ class Claimer:
         self._clock = clock
         self._config = config
         self._on_claimed = on_claimed
+        self._on_held = on_held
         self._may_claim = may_claim
         self._woken = asyncio.Event()
         self._low = asyncio.Event()
@@ -123,7 +126,7 @@ class Claimer:
         self._woken.clear()
         self._low.clear()
         # Hosts that are left out because enough of them waits here may have more.
-        self._more = bool(self._lanes.full())
+        self._more = bool(self._lanes.busy(self._priority))
         claimed = want = 0
         if self._may_claim():
             want = self._wants(proven=True)
@@ -172,7 +175,7 @@ class Claimer:
             self._db,
             shards=list(epochs),
             priority=self._priority,
-            busy=self._lanes.full(),
+            busy=self._lanes.busy(self._priority),
             only_quicker_ms=None if wants_unproven else SLOW_MS,
             limit=min(want, _HOSTS),
         )
@@ -211,7 +214,7 @@ class Claimer:
         slots = self._lanes.per_host - foreign
         if slots <= 0:
             return 0
-        waiting = self._lanes.waiting_of(host.authority)
+        waiting = self._lanes.waiting_of(host.authority, self._priority)
         if not self._standings.proven(host.authority):
             return max(0, slots - waiting)
         answer_s = max(0.001, (self._standings.answer_ms(host.authority) or 0.0) / 1000)
@@ -224,6 +227,10 @@ class Claimer:
         await self._bodies.load(job.body for job in jobs)
         self._held.take(jobs, until_s=until_s)
         for item in claimed:
+            if self._lanes.is_held(item.host.authority):
+                # It asked for no more while its jobs were being claimed.
+                self._on_held(item.jobs)
+                continue
             self._lanes.add(
                 item.host.authority,
                 item.host.shard,

@@ -12,9 +12,9 @@ from typing import Any
 
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
-from ojak.model.job import Priority
+from ojak.model.job import Job, Priority
 from ojak.store.database import DatabaseTrouble, QueueDatabase
-from ojak.store.ends import set_telling, wants_telling
+from ojak.store.ends import set_telling, tell_nobody, wants_telling
 from ojak.store.settle import Ended, Retried
 from ojak.store.sweep import mend_dues
 from ojak.store.wakeups import listen
@@ -111,6 +111,7 @@ class Engine:
                 clock=clock,
                 config=config,
                 on_claimed=self._claimed,
+                on_held=self._return_held,
                 may_claim=self._settler.has_room,
             )
             for priority in Priority
@@ -149,19 +150,20 @@ class Engine:
             clock=self._clock,
             lease_s=self._config.lease_s,
             shard_lease_s=self._config.shard_lease_s,
-            on_lost=self._flights.lost,
+            on_renewed=self._renewed_jobs,
             on_shards=self._renewed_shards,
         )
-        await self._start()
-        renewer.start()
         # These outlive the others: what still comes in during a drain is stored, and told.
         last = [
             asyncio.create_task(self._settler.run(), name="ojak-settle"),
             asyncio.create_task(forever("tell", self._teller.tell_step), name="ojak-tell"),
         ]
-        loops = [asyncio.create_task(loop, name=f"ojak-{name}") for name, loop in self._loops().items()]
+        loops: list[asyncio.Task[None]] = []
         stopping = asyncio.create_task(self._stopping.wait(), name="ojak-stopping")
         try:
+            await self._start()
+            renewer.start()
+            loops += [asyncio.create_task(loop, name=f"ojak-{name}") for name, loop in self._loops().items()]
             await asyncio.wait([stopping, *last, *loops], return_when=asyncio.FIRST_COMPLETED)
             # Nothing begins any more, also where a loop has failed.
             self._flights.close()
@@ -209,8 +211,11 @@ class Engine:
             if not any(task.done() for task in last):
                 async with asyncio.timeout(_FAREWELL_S):
                     await self._settler.drained()
-                    await self._teller.idle()
+            # Before anything is told: a callback that takes its time must not keep hosts from being served.
             await self._ownership.leave()
+            if not any(task.done() for task in last):
+                async with asyncio.timeout(_FAREWELL_S):
+                    await self._teller.idle()
         except (DatabaseTrouble, TimeoutError) as error:
             _log.warning("left without a farewell; leases end by themselves", extra={"error": type(error).__name__})
         finally:
@@ -232,6 +237,9 @@ class Engine:
 
     def _claimed(self) -> None:
         self._flights.fill()
+
+    def _return_held(self, jobs: Sequence[Job]) -> None:
+        self._flights.return_soon(jobs)
 
     def _one_landed(self) -> None:
         for claimer in self._claimers.values():
@@ -263,6 +271,12 @@ class Engine:
         self._look()
         await self._ownership.wait(self._config.shard_lease_s / 9)
 
+    def _renewed_jobs(self, stamps: Sequence[bytes], lost: set[bytes], until_s: float) -> None:
+        # What was lost first: trust must not come back to it for a moment.
+        if lost:
+            self._flights.lost(lost)
+        self._held.renewed(stamps, until_s=until_s)
+
     def _renewed_shards(self, epochs: dict[int, int], asked_at_s: float) -> None:
         self._ownership.renewed(epochs, asked_at_s=asked_at_s)
         self._held.forget_unused()
@@ -275,10 +289,14 @@ class Engine:
 
     async def _sweep_step(self) -> None:
         await pause(self._config.sweep_every_s)
-        # One of all the owners is enough, and shard 0 has at most one.
-        if 0 in self._ownership.epochs and (count := await mend_dues(self._db)):
+        if 0 not in self._ownership.epochs:
+            # One of all the owners is enough, and shard 0 has at most one.
+            return
+        if count := await mend_dues(self._db, lease_s=self._config.lease_s):
             _log.error("hosts had work and were not due; mended", extra={"count": count})
             self._look()
+        if not self._telling:
+            await tell_nobody(self._db, kept_s=self._config.keep_finished_s)
 
     async def _telling_step(self) -> None:
         await pause(_TELLING_EVERY_S)

@@ -11,6 +11,7 @@ from ojak.model.job import Job
 from ojak.model.outcome import DeliveryAttempt
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.hand_back import hand_back
+from ojak.store.hosts import hold_host
 from ojak.store.settle import Ended, Retried
 from ojak.worker.attempt import Attempted, Attempter
 from ojak.worker.board import FlightBoard
@@ -75,6 +76,7 @@ class Flights:
         self._filling = False
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
         self._board_slots: dict[bytes, int] = {}
+        self._holds: dict[str, asyncio.TimerHandle] = {}
         self._errands: set[asyncio.Task[None]] = set()
         self._landed = asyncio.Event()
 
@@ -106,7 +108,7 @@ class Flights:
                 return job
             # Begun now it could outlast its lease, and somebody else's request could stand beside ours.
             self._lanes.done(job, proven=None)
-            self._return_soon([job])
+            self.return_soon([job])
         return None
 
     async def _fly_on(self, first: Job) -> None:
@@ -133,7 +135,7 @@ class Flights:
             # Its body could not be read: nothing was sent.
             _log.warning("a body could not be read; handed back", extra={"error": type(error).__name__})
             self._clear(job.id)
-            self._return_soon([job])
+            self.return_soon([job])
         finally:
             self._tasks.pop(job.id, None)
             tells = attempted is not None and attempted.tells
@@ -142,10 +144,38 @@ class Flights:
         if attempted is not None:
             self._settler.add(attempted.outcome)
             if attempted.hold_s is not None:
-                self._return_soon(self._lanes.take_host(job.lane))
+                self._hold(job.lane, attempted.hold_s)
             if self._on_attempt is not None:
                 self._tell_attempt(self._on_attempt, attempted.as_told())
         self._on_landed()
+
+    def _hold(self, authority: str, hold_s: float) -> None:
+        """Send a host nothing more for now: at once here, and for everybody once its record says so."""
+        jobs = self._lanes.hold(authority)
+        earlier = self._holds.pop(authority, None)
+        if earlier is not None:
+            earlier.cancel()
+        self._holds[authority] = asyncio.get_running_loop().call_later(hold_s, self._release, authority)
+        self._run_errand(self._write_hold(authority, hold_s, jobs))
+
+    def _release(self, authority: str) -> None:
+        self._holds.pop(authority, None)
+        self._lanes.release(authority)
+        self.fill()
+
+    async def _write_hold(self, authority: str, hold_s: float, jobs: Sequence[Job]) -> None:
+        # The hold first: what is handed back makes its host due.
+        try:
+            await hold_host(self._db, authority, hold_s)
+        except DatabaseTrouble as error:
+            # It goes with the next outcomes.
+            _log.warning("a hold is not written yet", extra={"error": type(error).__name__})
+        await self.hand_back(jobs)
+
+    def return_soon(self, jobs: Sequence[Job]) -> None:
+        """Give jobs back that were not begun, without waiting for it."""
+        if jobs:
+            self._run_errand(self.hand_back(jobs))
 
     def _note_cut_off(self, job: Job) -> None:
         """A request was cut off. Its outcome is dropped if its lease was taken; else the inbox may have the body."""
@@ -163,6 +193,8 @@ class Flights:
             )
         else:
             self._clear(job.id)
+            # Its slot is free for others.
+            asyncio.get_running_loop().call_soon(self.fill)
 
     def _tell_attempt(self, callback: OnAttempt, attempt: DeliveryAttempt) -> None:
         try:
@@ -208,6 +240,8 @@ class Flights:
 
     async def cut_off(self) -> None:
         """End what is on the wire, and wait for what is being handed back."""
+        for hold in self._holds.values():
+            hold.cancel()
         await end_tasks(set(self._tasks.values()))
         await asyncio.gather(*self._errands)
 
@@ -224,10 +258,6 @@ class Flights:
         except DatabaseTrouble as error:
             # Nobody renews them any more: they end by themselves.
             _log.warning("leases not handed back", extra={"count": len(jobs), "error": type(error).__name__})
-
-    def _return_soon(self, jobs: Sequence[Job]) -> None:
-        if jobs:
-            self._run_errand(self.hand_back(jobs))
 
     def _run_errand(self, errand: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(errand)

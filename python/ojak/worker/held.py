@@ -44,7 +44,7 @@ class Held:
         return by_stamp
 
     def renewed(self, stamps: Iterable[bytes], *, until_s: float) -> None:
-        """Leases under these stamps were renewed. Callable from another thread."""
+        """Leases under these stamps were renewed."""
         for stamp in stamps:
             if stamp in self._trust:
                 self._trust[stamp] = until_s

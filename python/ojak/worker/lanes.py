@@ -65,6 +65,8 @@ class Lanes:
         self._lanes: dict[str, Lane] = {}
         # Lanes that could start a job now, in turn: by standing, then by priority.
         self._rings: dict[bool, tuple[dict[str, Lane], dict[str, Lane]]] = {True: ({}, {}), False: ({}, {})}
+        # Hosts that asked for no more requests for now.
+        self._held: set[str] = set()
         # What an open job was counted under: its lane's standing may change while it is on the wire.
         self._counted_unproven: set[bytes] = set()
 
@@ -149,16 +151,37 @@ class Lanes:
     def _enter(self, lane: Lane) -> None:
         """Put a lane at the end of the rings where it could start a job, if it is not in them; forget an empty one."""
         if lane.backlog:
-            if lane.open + lane.foreign < self.per_host:
+            if lane.open + lane.foreign < self.per_host and lane.authority not in self._held:
                 for line, ring in zip(lane.waiting, self._rings[lane.proven], strict=True):
                     if line:
                         ring.setdefault(lane.authority, lane)
         elif not lane.open:
             self._lanes.pop(lane.authority, None)
 
-    def full(self) -> list[str]:
-        """Hosts that have as many jobs waiting here as they have slots: there is no need to lease more of them."""
-        return [lane.authority for lane in self._lanes.values() if lane.backlog >= self.per_host and not lane.foreign]
+    def busy(self, priority: Priority) -> list[str]:
+        """Hosts of which no more is to be leased: held, or with as much waiting in this line as they have slots."""
+        full = [
+            lane.authority
+            for lane in self._lanes.values()
+            if len(lane.waiting[priority]) >= self.per_host and not lane.foreign
+        ]
+        return [*full, *self._held]
+
+    def hold(self, authority: str) -> list[Job]:
+        """Start nothing of a host until `release`; gives what waits for it, to be handed back."""
+        self._held.add(authority)
+        return self.take_host(authority)
+
+    def release(self, authority: str) -> None:
+        """A host's hold has ended."""
+        self._held.discard(authority)
+        lane = self._lanes.get(authority)
+        if lane is not None:
+            self._enter(lane)
+
+    def is_held(self, authority: str) -> bool:
+        """Whether nothing of a host is started."""
+        return authority in self._held
 
     def backlog_of(self, priority: Priority, *, proven: bool) -> int:
         """How many jobs of a line wait here for proven hosts, or for the others."""
@@ -172,10 +195,10 @@ class Lanes:
             or (self._open_unproven >= max(1, self.concurrency // 2) and sum(self._backlog[False]) > 0)
         )
 
-    def waiting_of(self, authority: str) -> int:
-        """How many jobs of a host are leased here and not begun."""
+    def waiting_of(self, authority: str, priority: Priority) -> int:
+        """How many jobs of a host's line are leased here and not begun."""
         lane = self._lanes.get(authority)
-        return lane.backlog if lane is not None else 0
+        return len(lane.waiting[priority]) if lane is not None else 0
 
     def open_in(self, shards: Iterable[int]) -> int:
         """How many requests are open to hosts of `shards`."""

@@ -53,7 +53,6 @@ class Ownership:
         self._leaving: frozenset[int] = frozenset()
         self._trust_until_s = 0.0
         self._look = asyncio.Event()
-        self.settled = asyncio.Event()
 
     @property
     def epochs(self) -> dict[int, int]:
@@ -114,7 +113,6 @@ class Ownership:
                 self._look.set()
         elif len(self._epochs) > share:
             await self._give_back(len(self._epochs) - share, living)
-        self.settled.set()
 
     async def _give_back(self, count: int, living: int) -> None:
         # Which ones does not matter, only that two that give back at once do not pick by the same rule for long:

@@ -33,21 +33,26 @@ class Reaper:
         self._max_deaths = max_deaths
         self._not_before_s = 0.0
         self._offset_s: float | None = None
+        self._election: str | None = None
         self._seen_at_s = clock.boot_s()
 
     async def step(self) -> None:
         """Wait for the next time, look whether the clock can be believed, reap."""
         await pause(self._every_s)
         asked_at_s = self._clock.boot_s()
-        moment = await self._db.server_clock()
+        moment, election = await self._db.primary()
         offset_s = moment.timestamp() - asked_at_s
         answered_at_s = self._clock.boot_s()
         away = answered_at_s - asked_at_s > _AWAY_S or asked_at_s - self._seen_at_s > self._every_s * 1.5 + _AWAY_S
         jumped = self._offset_s is not None and abs(offset_s - self._offset_s) > _JUMP_S
-        self._offset_s, self._seen_at_s = offset_s, answered_at_s
-        if away or jumped:
+        elected = self._election not in (None, election)
+        self._offset_s, self._seen_at_s, self._election = offset_s, answered_at_s, election
+        if away or jumped or elected:
             self._not_before_s = answered_at_s + self._hold_off_s
-            _log.warning("reaping held off", extra={"hold_off_s": self._hold_off_s, "away": away, "jumped": jumped})
+            _log.warning(
+                "reaping held off",
+                extra={"hold_off_s": self._hold_off_s, "away": away, "jumped": jumped, "elected": elected},
+            )
         if answered_at_s < self._not_before_s:
             return
         count = await reap_expired(self._db, max_deaths=self._max_deaths)

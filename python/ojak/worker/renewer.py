@@ -4,7 +4,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ojak.clock import Clock
 from ojak.store.database import DatabaseTrouble, QueueDatabase
@@ -24,7 +24,8 @@ class Renewer:
         clock: for trust.
         lease_s: the length of a job's lease.
         shard_lease_s: the length of a shard's lease.
-        on_lost: called in the event loop with the ids of jobs whose lease was taken.
+        on_renewed: called in the event loop with the stamps that were renewed, the ids of jobs whose lease was taken,
+            and until when the others may be believed.
         on_shards: called in the event loop with the epochs still held and when they were asked for.
     """
 
@@ -37,7 +38,7 @@ class Renewer:
         clock: Clock,
         lease_s: float,
         shard_lease_s: float,
-        on_lost: Callable[[set[bytes]], None],
+        on_renewed: Callable[[Sequence[bytes], set[bytes], float], None],
         on_shards: Callable[[dict[int, int], float], None],
     ) -> None:
         self._db = db
@@ -46,7 +47,7 @@ class Renewer:
         self._clock = clock
         self._lease_s = lease_s
         self._shard_lease_s = shard_lease_s
-        self._on_lost = on_lost
+        self._on_renewed = on_renewed
         self._on_shards = on_shards
         self._stop = threading.Event()
         self._loop = asyncio.get_running_loop()
@@ -59,7 +60,8 @@ class Renewer:
     async def stop(self) -> None:
         """Stop the thread and wait for it, without holding up the loop."""
         self._stop.set()
-        await asyncio.to_thread(self._thread.join)
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
         renewals = Renewals(self._db)
@@ -90,9 +92,7 @@ class Renewer:
         if not leases:
             return
         lost = renewals.renew_jobs(leases, lease_s=self._lease_s)
-        self._held.renewed(leases, until_s=asked_at_s + self._lease_s)
-        if lost:
-            self._call(self._on_lost, lost)
+        self._call(self._on_renewed, list(leases), lost, asked_at_s + self._lease_s)
 
     def _renew_shards(self, renewals: Renewals) -> None:
         asked_at_s = self._clock.boot_s()

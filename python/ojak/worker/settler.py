@@ -124,8 +124,9 @@ class Settler:
             pause_s = min(pause_s * 2, _RETRY_LONGEST_S)
 
     async def _write_news(self) -> None:
+        news = self._standings.take_news()
         try:
-            await write_news(self._db, self._standings.take_news())
+            await write_news(self._db, news)
         except DatabaseTrouble as error:
-            # News of hosts come again with the next attempt; outcomes do not.
+            self._standings.put_back(news)
             _log.warning("host records not written", extra={"error": type(error).__name__})

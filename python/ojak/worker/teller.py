@@ -13,7 +13,7 @@ from ojak.backoff import backoff_s
 from ojak.clock import Clock
 from ojak.model.outcome import DeliveryFailure, Settled, SettledOutcome
 from ojak.store.database import QueueDatabase
-from ojak.store.ends import End, mark_rows_told, mark_told, untold
+from ojak.store.ends import End, UntoldEnd, mark_rows_told, mark_told, untold
 from ojak.store.settle import Ended
 from ojak.worker.loops import pause
 
@@ -24,6 +24,7 @@ WAITING: Final = 10_000
 CALLBACK_S: Final = 30.0
 """An asynchronous callback that takes longer counts as one that raised."""
 _AT_A_TIME: Final = 100
+PAGE: Final = 200
 _LEFT_OUT: Final = 1000
 
 OnSettled = Callable[[Settled], Awaitable[None] | None]
@@ -62,6 +63,7 @@ class Teller:
         self._give_up_s = give_up_s
         self._failed: dict[tuple[str, int], tuple[int, float]] = {}
         self._waiting: dict[tuple[str, int], tuple[End, bytes]] = {}
+        self._unmarked: dict[tuple[str, int], bytes] = {}
         self._come = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -89,16 +91,20 @@ class Teller:
 
         In a loop of its own: a callback that takes its time holds up neither deliveries nor the storing of outcomes.
         """
-        await self._come.wait()
+        if not self._waiting and not self._unmarked:
+            self._idle.set()
+            await self._come.wait()
         self._come.clear()
-        while self._waiting:
-            told: dict[int, list[bytes]] = {}
-            for key, (value, row_id) in list(self._waiting.items())[:_AT_A_TIME]:
-                if await self._tell(value):
-                    told.setdefault(value.end, []).append(row_id)
-                del self._waiting[key]
-            await mark_rows_told(self._db, told, kept_s=self._kept_s)
-        self._idle.set()
+        for key, (value, row_id) in list(self._waiting.items())[:_AT_A_TIME]:
+            if await self._tell(value):
+                # Told and not yet marked: kept until the mark stands, so that it is not told again meanwhile.
+                self._unmarked[key] = row_id
+            del self._waiting[key]
+        by_end: dict[int, list[bytes]] = {}
+        for (_, number), row_id in self._unmarked.items():
+            by_end.setdefault(number, []).append(row_id)
+        await mark_rows_told(self._db, by_end, kept_s=self._kept_s)
+        self._unmarked.clear()
 
     async def idle(self) -> None:
         """Wait until nothing that was just stored waits to be told."""
@@ -111,12 +117,19 @@ class Teller:
             return
         now_s = self._clock.boot_s()
         later = [bytes.fromhex(key[0]) for key, (_, not_before_s) in self._failed.items() if not_before_s > now_s]
-        told = [
-            item
-            for item in await untold(self._db, older_s=self._every_s, without=later[:_LEFT_OUT])
-            if (item.end.delivery_id, item.end.end) not in self._waiting and await self._tell(item.end)
-        ]
-        await mark_told(self._db, told, kept_s=self._kept_s)
+        page = PAGE
+        while page == PAGE:
+            found = await untold(self._db, older_s=self._every_s, without=later[:_LEFT_OUT], limit=PAGE)
+            page = len(found)
+            told = [item for item in found if self._is_ours(item) and await self._tell(item.end)]
+            await mark_told(self._db, told, kept_s=self._kept_s)
+            if not told:
+                break
+
+    def _is_ours(self, item: UntoldEnd) -> bool:
+        """Whether an end does not wait here already, to be told or to be marked."""
+        key = (item.end.delivery_id, item.end.end)
+        return key not in self._waiting and key not in self._unmarked
 
     async def _tell(self, end: End) -> bool:
         """Call the callback; False if it raised and is to be called again."""

@@ -81,7 +81,9 @@ class LanesMachine(RuleBasedStateMachine):
         assert self.lanes.open == len(self.open) <= 5
         for shard, host in enumerate(HOSTS):
             assert self.lanes.open_in([shard]) == sum(job.lane == host for job in self.open.values())
-            assert self.lanes.waiting_of(host) == sum(job.lane == host for job in self.waiting.values())
+            assert sum(self.lanes.waiting_of(host, priority) for priority in Priority) == sum(
+                job.lane == host for job in self.waiting.values()
+            )
 
     def teardown(self) -> None:
         # Whatever is left comes out once everything that is open has ended and nobody else holds slots.

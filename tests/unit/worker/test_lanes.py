@@ -105,7 +105,7 @@ def test_what_is_taken_out_is_everything_that_waits_and_nothing_that_is_open():
     for job in open_now:
         made.done(job, proven=True)
     assert made.open == 0
-    assert made.full() == []
+    assert made.busy(Priority.FANOUT) == []
 
 
 def test_jobs_whose_lease_was_taken_are_forgotten():
@@ -117,4 +117,4 @@ def test_jobs_whose_lease_was_taken_are_forgotten():
 
 def test_a_host_is_full_when_as_much_waits_as_it_has_slots():
     made = lanes(a=2, b=1)
-    assert made.full() == ["a"]
+    assert made.busy(Priority.FANOUT) == ["a"]

@@ -56,8 +56,11 @@ async def _applied(db: QueueDatabase, newest: int) -> int:
 async def _locked(db: QueueDatabase) -> AsyncIterator[None]:
     """Hold the lock that one process at a time migrates under; a crash frees it after a minute."""
     holder = secrets.token_bytes(16)
+    said = False
     while not await _take(db, holder):
-        _log.info("another process migrates; waiting")
+        if not said:
+            said = True
+            _log.info("another process migrates; waiting for it")
         await asyncio.sleep(_ASK_AGAIN_S)
     renewing = asyncio.create_task(_renew(db, holder))
     try:
