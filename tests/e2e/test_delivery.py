@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -138,6 +139,28 @@ async def test_retry_after_holds_the_whole_host(farm, deliverer_to, db):
         host = await db.hosts.find_one()
         assert host["ready"]["0"] == host["hold_until"]
     assert len(here.ledger().arrivals) == 1
+
+
+async def test_a_gate_holds_at_once_whatever_waits_for_the_host(farm, deliverer_to, db):
+    """The worker that gets the 429 must not begin what it has leased, nor lease what it handed back."""
+    here = farm({"rate-limited:1,60": 1})
+    deliverer = deliverer_to(here)
+    for n in range(60):
+        await deliverer.send({"id": f"https://a.test/{n}", "type": "Like"}, SENDER, here.inboxes())
+    async with running(deliverer):
+
+        async def all_back() -> bool:
+            return (
+                await db.jobs.count_documents({"state": "queued"}) >= 58
+                and await db.hosts.count_documents({"hold_until": {"$gt": datetime.now(UTC) + timedelta(seconds=30)}})
+                == 1
+            )
+
+        await until(all_back)
+        # A claim that was under way may still come in; nothing of it is sent.
+        await deliverer.send({"id": "https://a.test/last", "type": "Like"}, SENDER, here.inboxes())
+        await until(all_back)
+    assert len(here.ledger().arrivals) <= 2, "the one that was answered, and one that was open beside it"
 
 
 async def test_never_more_than_two_requests_to_a_host_at_once(farm, deliverer_to, ended):

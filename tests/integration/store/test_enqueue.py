@@ -4,6 +4,7 @@ import asyncio
 import pytest
 
 from ojak.model.outcome import SentState, SettledOutcome
+from ojak.store import enqueue as enqueue_module
 from ojak.store.bodies import ConflictingActivity
 from ojak.store.database import QueueDatabase
 from ojak.store.enqueue import CHUNK
@@ -105,3 +106,36 @@ async def test_a_fan_out_of_thousands_goes_in_in_chunks(db: QueueDatabase, put):
     assert len(answers) == CHUNK + 200
     assert await db.jobs.count_documents({}) == CHUNK + 200
     assert await db.hosts.count_documents({}) == 50
+
+
+async def test_a_revived_delivery_is_what_the_new_send_says(db: QueueDatabase, put):
+    await put(["https://h.test/a"])
+    await db.jobs.update_one(
+        {}, {"$set": {"state": "out-of-retries", "end": 1, "told": True, "ref": "old", "sender": "x", "shared": True}}
+    )
+    await db.jobs.update_one({}, {"$set": {"last": {"status": 410}}})
+    (answer,) = await put(["https://h.test/a"])
+    row = await db.jobs.find_one()
+    assert answer.state is SentState.NEW
+    assert row is not None
+    assert (row["ref"], row["sender"], row["shared"]) == (None, "https://a.test/u", False)
+    assert "last" not in row
+
+
+async def test_a_row_that_expires_under_a_duplicate_is_queued_again(db: QueueDatabase, put, monkeypatch):
+    await put(["https://h.test/a"])
+    insert = enqueue_module._insert_new
+    calls = 0
+
+    async def insert_and_expire(db, rows, places):
+        nonlocal calls
+        calls += 1
+        taken = await insert(db, rows, places)
+        if calls == 1:
+            await db.jobs.delete_many({})
+        return taken
+
+    monkeypatch.setattr(enqueue_module, "_insert_new", insert_and_expire)
+    (answer,) = await put(["https://h.test/a"])
+    assert answer.state is SentState.NEW
+    assert await db.jobs.count_documents({"state": "queued"}) == 1

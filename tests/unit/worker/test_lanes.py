@@ -118,3 +118,22 @@ def test_jobs_whose_lease_was_taken_are_forgotten():
 def test_a_host_is_full_when_as_much_waits_as_it_has_slots():
     made = lanes(a=2, b=1)
     assert made.busy(Priority.FANOUT) == ["a"]
+
+
+def test_a_host_that_is_held_starts_nothing_until_it_is_released():
+    made = lanes(a=4, b=1)
+    (first,) = started(made, limit=1)
+    assert first.lane == "a"
+    assert len(made.hold("a")) == 3
+    made.add("a", 0, jobs_of("a", 1), proven=True, foreign=0)
+    assert [job.lane for job in started(made)] == ["b"]
+    assert "a" in made.busy(Priority.SMALL)
+    made.release("a")
+    assert [job.lane for job in started(made)] == ["a"]
+
+
+def test_a_fan_out_to_a_host_leaves_room_for_a_small_send_to_it():
+    made = lanes(a=4)
+    assert made.busy(Priority.FANOUT) == ["a"]
+    assert made.busy(Priority.SMALL) == []
+    assert made.waiting_of("a", Priority.SMALL) == 0
