@@ -23,12 +23,13 @@ from ojak.model.outcome import Sent, SentInbox, SentState
 from ojak.shard import SHARDS, shard_of
 from ojak.signing import SenderKeys
 from ojak.store.bodies import put_body
-from ojak.store.database import DatabaseTrouble, QueueDatabase, connect, unavailable
+from ojak.store.database import QueueDatabase, connect
 from ojak.store.embedded import embedded_url
 from ojak.store.enqueue import NewJob, enqueue
 from ojak.store.reap import bury
 from ojak.store.setup import set_up
 from ojak.store.shards import bury_owner
+from ojak.store.trouble import DRIVER_ERRORS, explained
 from ojak.store.wakeups import wake
 from ojak.worker.attempt import Attempter
 from ojak.worker.board import FlightBoard
@@ -89,7 +90,12 @@ class Deliverer:
         self._running: dict[Engine, asyncio.Event] = {}
 
     async def __aenter__(self) -> Self:
-        await self._set_up()
+        try:
+            await self._set_up()
+        except BaseException:
+            # Nobody calls `__aexit__` of what was not entered.
+            await self.close()
+            raise
         return self
 
     async def __aexit__(
@@ -100,6 +106,10 @@ class Deliverer:
     async def close(self) -> None:
         """Drain what runs and let go of the connection, if it is our own."""
         await self.stop()
+        if self._ready is not None and not self._ready.done():
+            # Whoever wanted it was cancelled; it must not go on over a closed connection.
+            self._ready.cancel()
+            await asyncio.wait({self._ready})
         if self._owns_client:
             await self._db.client.close()
 
@@ -300,5 +310,5 @@ async def _translated() -> AsyncIterator[None]:
         yield
     except OjakError:
         raise
-    except DatabaseTrouble as error:
-        raise unavailable(error) from error
+    except DRIVER_ERRORS as error:
+        raise explained(error) from error

@@ -16,7 +16,8 @@ async def set_up(db: QueueDatabase) -> None:
 
     Raises:
         QueueUnavailable: no primary answered.
-        StoreError: it is a standalone server, a right is missing, the schema is newer than the program, or an index conflicts.
+        StoreError: it is a standalone server, a right is missing, the schema is newer than the program, or an index
+            conflicts.
     """
     try:
         await db.ping()

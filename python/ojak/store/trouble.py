@@ -22,7 +22,7 @@ NO_REPLICA_SET: Final = (
     " --replSet NAME and run rs.initiate() once"
 )
 
-DriverError = PyMongoError | BSONError
+DRIVER_ERRORS: Final = (PyMongoError, BSONError)
 """What a call of the driver can raise; what cannot be encoded is not in the tree of the rest."""
 
 _SHOWN_MAX: Final = 200
@@ -48,7 +48,7 @@ _PASSING: Final = frozenset(
 _PASSING_LABELS: Final = ("RetryableWriteError", "TransientTransactionError")
 
 
-def explained(error: DriverError) -> OjakError:
+def explained(error: PyMongoError | BSONError) -> OjakError:
     """Turn the driver's error into one sentence for an operator. The driver's text names the address it tried.
 
     Returns:
