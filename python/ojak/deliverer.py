@@ -2,11 +2,11 @@
 """`Deliverer`: queues activities and sends them. A facade over the store and the worker."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pymongo import AsyncMongoClient
 
@@ -37,6 +37,8 @@ from ojak.worker.engine import Engine
 from ojak.worker.flights import OnAttempt
 from ojak.worker.standings import Standings
 from ojak.worker.teller import OnFailure, OnSettled, Teller
+
+_SHOWN_MAX: Final = 100
 
 
 class Deliverer:
@@ -135,9 +137,11 @@ class Deliverer:
             What became of each inbox. A bad one is reported in it, and the others are queued.
 
         Raises:
+            InputError: the sender is no id, or the inboxes are no iterable of them. Nothing was queued.
             InvalidActivity: the activity is no JSON object or too large. Nothing was queued.
             ConflictingActivity: its id is being delivered with other bytes. Nothing was queued.
             UnknownSender: the sender has no key. Nothing was queued.
+            StoreError: the database refused, or holds what this version cannot use.
             QueueUnavailable: the database did not confirm. What was queued is unknown: send again, which queues
                 nothing twice.
         """
@@ -154,8 +158,8 @@ class Deliverer:
 
     async def _check_sender(self, sender: str) -> None:
         # The type is checked for callers that run without a type checker.
-        if not isinstance(sender, str) or not sender or len(sender.encode()) > MAX_ID_BYTES:  # type: ignore[redundant-expr]
-            raise InputError(f"sender is {str(sender)[:80]!r}; allowed is an actor's id of 1 to {MAX_ID_BYTES} bytes")
+        if not isinstance(sender, str) or not 1 <= _utf8_bytes(sender) <= MAX_ID_BYTES:  # type: ignore[redundant-expr]
+            raise InputError(f"sender is {str(sender)[:80]!a}; allowed is an actor's id of 1 to {MAX_ID_BYTES} bytes")
         if self._keys is not None:
             await self._keys.keys_of(sender)
 
@@ -275,7 +279,18 @@ def _succeeded(task: asyncio.Future[None]) -> bool:
     return not task.cancelled() and task.exception() is None
 
 
+def _utf8_bytes(text: str) -> int:
+    """How long a text is in UTF-8; 0 if it has a lone surrogate, which that cannot carry."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return 0
+
+
 def _url_of(queue: str | PathLike[str]) -> str:
+    if isinstance(queue, str) and not queue.strip():
+        # As a path it would be the working folder.
+        raise ConfigError("queue is empty; allowed is a MongoDB URL, a client, or a supervisor's data folder")
     if isinstance(queue, str) and "://" in queue:
         return queue
     return embedded_url(str(queue))
@@ -288,12 +303,12 @@ def _sort_out(
     jobs: dict[str, NewJob] = {}
     refused: dict[str, SentInbox] = {}
     given: dict[str, list[str]] = {}
-    for item in inboxes:
+    for item in _listed(inboxes):
         inbox = item if isinstance(item, Inbox) else Inbox(item)
         try:
             found = canonical_inbox(inbox.url)
         except InvalidInbox as error:
-            text = str(inbox.url)
+            text = inbox.url if isinstance(inbox.url, str) else ascii(inbox.url)[:_SHOWN_MAX]  # type: ignore[redundant-expr]
             refused[text] = SentInbox(state=SentState.REFUSED, url=text, reason=str(error))
             continue
         jobs.setdefault(
@@ -301,6 +316,16 @@ def _sort_out(
         )
         given.setdefault(found.url, []).append(inbox.url)
     return list(jobs.values()), refused, given
+
+
+def _listed(inboxes: Iterable[str | Inbox]) -> Iterator[str | Inbox]:
+    """Go through what was handed over as inboxes, unless it is one inbox, of which each character would be refused."""
+    if isinstance(inboxes, AsyncIterable):
+        raise InputError("inboxes is an async iterable; allowed is a list of inboxes: collect it first")
+    if not isinstance(inboxes, str | bytes | bytearray | memoryview):
+        with suppress(TypeError):
+            return iter(inboxes)
+    raise InputError(f"inboxes is a {type(inboxes).__name__}; allowed is a list of inboxes, also for one")
 
 
 @asynccontextmanager

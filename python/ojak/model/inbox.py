@@ -15,6 +15,7 @@ import idna
 from ojak.errors import InputError
 
 MAX_URL_BYTES: Final = 2048
+MAX_REF_BYTES: Final = 4096
 _MAX_HOST_BYTES: Final = 253
 _MAX_PORT: Final = 65535
 _MAX_SHOWN: Final = 100
@@ -44,7 +45,10 @@ class Inbox:
     Attributes:
         url: its URL, in any form that `canonical_inbox` accepts.
         shared: whether it is a shared inbox, where a 410 speaks of the server and not of one recipient.
-        ref: an opaque reference of the application's that comes back with the outcome.
+        ref: an opaque reference of the application's that comes back with the outcome: at most 4 KiB of UTF-8.
+
+    Raises:
+        InvalidInbox: the reference cannot be kept. The URL is looked at when it is sent to.
     """
 
     url: str
@@ -52,6 +56,10 @@ class Inbox:
     _: KW_ONLY
     shared: bool = False
     ref: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.ref is not None:
+            _check_ref(self.ref)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +104,13 @@ def canonical_inbox(url: str) -> CanonicalInbox:
     they are. Only strings of at most 2 KiB, of http or https, without userinfo, fragment, control character, space or
     raw non-ASCII in path and query are accepted.
 
-    Raises InvalidInbox, and nothing else, for any string that is not such a URL.
+    Raises InvalidInbox, and nothing else, for anything that is not such a URL.
 
     Source: SPEC section 3; RFC 3986, RFC 9110 section 4.2.
     """
+    # The type is checked for callers that run without a type checker.
+    if not isinstance(url, str):
+        raise InvalidInbox("url", f"a {type(url).__name__}", "a string, such as https://example.org/inbox")
     # Called for each inbox of a fan-out, so the common case is one match.
     plain = _PLAIN.fullmatch(url)
     if plain is not None and len(url) <= MAX_URL_BYTES:
@@ -114,6 +125,18 @@ def canonical_inbox(url: str) -> CanonicalInbox:
                 target=target,
             )
     return _canonical(url)
+
+
+def _check_ref(ref: object) -> None:
+    allowed = f"None, or a string of at most {MAX_REF_BYTES} bytes"
+    if not isinstance(ref, str):
+        raise InvalidInbox("ref", f"a {type(ref).__name__}", allowed)
+    try:
+        length = len(ref.encode())
+    except UnicodeEncodeError:
+        raise InvalidInbox("ref", "a string with a lone surrogate", allowed) from None
+    if length > MAX_REF_BYTES:
+        raise InvalidInbox("ref", f"{length} bytes long", allowed)
 
 
 def _canonical(url: str) -> CanonicalInbox:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -115,6 +116,35 @@ REFUSED = {
     "https://example.org#frag": "fragment",
     "https://example.org/a?b#": "fragment",
 }
+
+
+@pytest.mark.parametrize(
+    ("ref", "value"),
+    [
+        (7, "a int"),
+        (b"x", "a bytes"),
+        ("x" * 4097, "4097 bytes long"),
+        ("\u20ac" * 1366, "4098 bytes long"),
+        ("a\ud800", "a string with a lone surrogate"),
+    ],
+)
+def test_a_reference_that_cannot_be_kept_is_refused(ref: Any, value: str):
+    with pytest.raises(InvalidInbox) as refusal:
+        Inbox("https://example.org/inbox", ref=ref)
+    assert (refusal.value.field, refusal.value.value) == ("ref", value)
+    assert refusal.value.allowed == "None, or a string of at most 4096 bytes"
+
+
+@pytest.mark.parametrize("ref", [None, "", "x" * 4096, "\u20ac" * 1365, "a\x00b"])
+def test_a_reference_stays_as_it_is(ref: str | None):
+    assert Inbox("https://example.org/inbox", ref=ref).ref == ref
+
+
+@pytest.mark.parametrize("url", [None, 7, b"https://example.org/inbox", ["https://example.org/inbox"]])
+def test_what_is_no_text_is_no_inbox(url: Any):
+    with pytest.raises(InvalidInbox, match="allowed: a string") as refusal:
+        canonical_inbox(url)
+    assert refusal.value.field == "url"
 
 
 @pytest.mark.parametrize("url", SAME)
