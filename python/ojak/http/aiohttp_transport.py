@@ -2,39 +2,40 @@
 """The transport that uses aiohttp."""
 
 import asyncio
-import io
 import logging
 import os
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
 
 import aiohttp
-from multidict import CIMultiDict
+from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from ojak.errors import ConfigError
-from ojak.http.answers import Answer, read_answer, salvage_answer
+from ojak.http.answers import salvage_answer
 from ojak.http.closers import Closers
-from ojak.http.connector import CURRENT, Connector, Context, tls_context
+from ojak.http.connector import CURRENT, Connector, tls_context
+from ojak.http.door import Door
+from ojak.http.exchange import exchange
 from ojak.http.faults import explain
 from ojak.http.flight import Flight, boot_s
 from ojak.http.guard import Guard
+from ojak.http.request_head import request_head
 from ojak.http.resolver import Resolver
 from ojak.http.resolver_map import NO_MAP, ResolverMap
-from ojak.http.transport import (
-    MAX_BODY_HEAD_BYTES,
-    MAX_FIELDS,
-    MAX_HEAD_BYTES,
-    PostAnswer,
-    PostRequest,
-)
+from ojak.http.transport import PostAnswer, PostRequest
 from ojak.http.wire import Wire
 
 _log = logging.getLogger(__name__)
 
 _TICK_S: Final = 0.25
-_MANY_BYTES: Final = 1 << 20
+_DOORS: Final = 1024
+_SCHEME_END: Final = len("https://")
+# All limits are ours: one ticker for all requests is cheaper than two timers for each.
+_NO_LIMITS: Final = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
+# uvloop says RuntimeError where asyncio says OSError.
+_BROKEN: Final = (aiohttp.ClientError, HttpProcessingError, OSError, RuntimeError)
 _PROXY_VARIABLES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
@@ -78,7 +79,6 @@ class AiohttpTransport:
         self._loop = asyncio.get_running_loop()
         self._resolver = resolver or Resolver(guard=guard, known=resolver_map, limit_s=dns_s)
         self._owns_resolver = resolver is None
-        self._proxy = None if proxy is None else _proxy_url(proxy)
         self._connect_s = connect_s
         self._read_s = read_s
         self._request_s = request_s
@@ -86,86 +86,57 @@ class AiohttpTransport:
         self._max_open = max_open
         self._open: dict[Wire, None] = {}
         self._closers = Closers()
-        self._flights: set[Flight] = set()
         self._ticker: asyncio.TimerHandle | None = None
-        context = tls_context(extra_ca)
-        self._kept = self._session(guard if proxy is None else None, context, keepalive_s)
-        self._closing = self._session(guard if proxy is None else None, context, None)
+        self._door = lru_cache(maxsize=_DOORS)(
+            partial(Door, proxy=None if proxy is None else _proxy_url(proxy), loop=self._loop)
+        )
+        connector = partial(
+            Connector,
+            guard=guard if proxy is None else None,
+            resolver=self._resolver,
+            context=tls_context(extra_ca),
+            made=self._made,
+            lost=self._lost,
+        )
+        self._kept = connector(keepalive_s=keepalive_s)
+        self._closing = connector(keepalive_s=None)
         unused = sorted(name for name in os.environ if name.upper() in _PROXY_VARIABLES)
         if unused:
             _log.info("Proxy variables in the environment are not used", extra={"variables": unused})
         if proxy is not None:
             _log.info("Everything goes through the proxy, which has to guard the addresses it dials")
 
-    def _session(self, guard: Guard | None, context: Context, keepalive_s: float | None) -> aiohttp.ClientSession:
-        connector = Connector(
-            guard=guard,
-            resolver=self._resolver,
-            context=context,
-            keepalive_s=keepalive_s,
-            made=self._made,
-            lost=self._lost,
-        )
-        return aiohttp.ClientSession(
-            connector=connector,
-            response_class=Answer,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            # All limits are ours: one ticker for all requests is cheaper than two timers for each.
-            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
-            auto_decompress=False,
-            trust_env=False,
-            read_bufsize=MAX_BODY_HEAD_BYTES,
-            max_line_size=MAX_HEAD_BYTES,
-            max_field_size=MAX_HEAD_BYTES,
-            max_headers=MAX_FIELDS,
-        )
-
     async def post(self, request: PostRequest) -> PostAnswer:
         """POST once (`Transport.post`)."""
         now_s = boot_s()
-        url, authority = _target(request.url)
+        url = request.url
+        # A canonical URL has a path.
+        origin_end = url.index("/", _SCHEME_END)
+        door = self._door(url[:origin_end])
         limit_s = self._request_s if request.within_s is None else min(request.within_s, self._request_s)
-        flight = Flight(authority, now_s, now_s + limit_s, self._connect_s)
+        flight = Flight(door.authority, now_s, now_s + limit_s, self._connect_s)
         CURRENT.set(flight)
-        self._flights.add(flight)
+        connector = self._closing if self._closers.knows(door.authority, now_s) else self._kept
+        try:
+            connection = await connector.connect(door, [], _NO_LIMITS)
+        except _BROKEN as error:
+            raise explain(error, flight, boot_s()) from error
+        wire = connection.protocol
+        assert isinstance(wire, Wire)
         if self._ticker is None:
             self._ticker = self._loop.call_later(_TICK_S, self._tick)
-        session = self._closing if self._closers.knows(authority, now_s) else self._kept
         try:
-            while True:
-                try:
-                    return await self._exchange(session, url, request, flight)
-                except (aiohttp.ClientError, OSError, RuntimeError) as error:
-                    # uvloop says RuntimeError where asyncio says OSError.
-                    if not _unsent(error, flight, request):
-                        return self._broken(error, flight)
-                # A kept connection was gone before a byte was written: nothing is repeated by using a fresh one.
-                self._closers.learn(authority, boot_s())
-                session = self._closing
-                flight.again(boot_s())
+            target = url if door.asks_a_proxy else url[origin_end:]
+            head = request_head(target, door.authority, [*request.headers, *connector.fields(door)], len(request.body))
+            return await exchange(wire, flight, head, request.body, self._body_s)
+        except _BROKEN as error:
+            return self._broken(error, flight)
         finally:
-            self._flights.discard(flight)
-            wire = flight.wire
-            if wire is not None:
-                wire.end(flight, boot_s())
-                if wire in self._open:
-                    # To the end: the first are those unused for longest.
-                    self._open[wire] = self._open.pop(wire)
-
-    async def _exchange(
-        self, session: aiohttp.ClientSession, url: URL, request: PostRequest, flight: Flight
-    ) -> PostAnswer:
-        body = request.body
-        answer = await session.post(
-            url,
-            # aiohttp warns of large bodies as bytes; as a file their length is known just the same.
-            data=body if len(body) <= _MANY_BYTES else io.BytesIO(body),
-            headers=CIMultiDict(request.headers),
-            allow_redirects=False,
-            proxy=self._proxy,
-        )
-        flight.answered(boot_s())
-        return await read_answer(answer, flight, self._body_s)
+            wire.end(boot_s())
+            connection.release()
+            if wire in self._open:
+                # To the end: the first are those unused for longest.
+                self._open[wire] = self._open.pop(wire)
 
     def _broken(self, error: Exception, flight: Flight) -> PostAnswer:
         """Answer with the head that arrived before something broke, or raise what that means."""
@@ -189,7 +160,7 @@ class AiohttpTransport:
 
     def _made(self, wire: Wire) -> None:
         if len(self._open) >= self._max_open:
-            idle = next((other for other in self._open if other.user is None), None)
+            idle = next((other for other in self._open if other.idle), None)
             if idle is not None:
                 del self._open[idle]
                 idle.close()
@@ -203,25 +174,12 @@ class AiohttpTransport:
     def _tick(self) -> None:
         """Give up what is over its time, and look again soon while anything is under way."""
         now_s = boot_s()
-        for flight in self._flights:
-            wire = flight.wire
-            if wire is not None and wire.user is flight and wire.awaiting:
-                silent = now_s - wire.heard_at_s >= self._read_s and not wire.sending()
-                if silent or now_s >= flight.deadline_s:
-                    wire.give_up()
-        self._ticker = self._loop.call_later(_TICK_S, self._tick) if self._flights else None
-
-
-@lru_cache(maxsize=8192)
-def _target(canonical: str) -> tuple[URL, str]:
-    """A URL whose bytes aiohttp will send as they are, and its authority.
-
-    The whole target goes in as the path: of a query of its own yarl would drop an empty one. The authority is cut out
-    here, since yarl's decodes A-labels, and fails where they cannot be decoded.
-    """
-    scheme, _, rest = canonical.partition("://")
-    authority, slash, target = rest.partition("/")
-    return URL.build(scheme=scheme, authority=authority, path=slash + target, encoded=True), authority
+        awaiting = [wire for wire in self._open if wire.awaiting]
+        for wire in awaiting:
+            silent = now_s - wire.heard_at_s >= self._read_s and not wire.sending()
+            if silent or now_s >= wire.deadline_s:
+                wire.give_up()
+        self._ticker = self._loop.call_later(_TICK_S, self._tick) if awaiting else None
 
 
 def _proxy_url(given: str) -> URL:
@@ -234,10 +192,3 @@ def _proxy_url(given: str) -> URL:
         # It may hold a password, so it is not shown.
         raise ConfigError("proxy cannot be used; allowed is an http or https URL, such as http://proxy.example:3128")
     return url
-
-
-def _unsent(error: Exception, flight: Flight, request: PostRequest) -> bool:
-    """Whether a kept connection turned out to be closed when the request was about to be written to it."""
-    # Only a body that goes out in one write fails before its first byte.
-    single = len(request.body) <= _MANY_BYTES
-    return flight.reused and single and isinstance(error.__cause__, aiohttp.ClientConnectionResetError)

@@ -6,9 +6,10 @@ from typing import Final
 
 import aiohttp
 from aiohttp import hdrs
+from aiohttp.http import RawResponseMessage
+from aiohttp.streams import StreamReader
 from multidict import istr
 
-from ojak.http.connector import CURRENT
 from ojak.http.flight import Flight, boot_s
 from ojak.http.head import salvage_head
 from ojak.http.transport import (
@@ -26,34 +27,20 @@ _MAX_VALUE: Final = 2048
 _SWITCHING_PROTOCOLS: Final = 101
 
 
-class Answer(aiohttp.ClientResponse):
-    """Tells the flight which connection its request went out on, before anything can go wrong there."""
+async def read_answer(
+    message: RawResponseMessage, content: StreamReader, wire: Wire, flight: Flight, body_s: float
+) -> PostAnswer:
+    """Return what an answer says, now that its head is there.
 
-    async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        """Wait for the head."""
-        wire = connection.protocol
-        if isinstance(wire, Wire):
-            now_s = boot_s()
-            flight = CURRENT.get()
-            wire.begin(flight, now_s)
-            flight.exchanging(wire, now_s)
-        return await super().start(connection)
-
-
-async def read_answer(answer: aiohttp.ClientResponse, flight: Flight, body_s: float) -> PostAnswer:
-    """Return what an answer says, once its head is there.
-
-    Its body is read to 4 KiB and for `body_s` at most; where that is not all of it, the connection is closed. Raises
-    ExchangeError if it switches protocols.
+    Its body is read to 4 KiB and for `body_s` at most; where that is not all of it, the connection cannot be used
+    again. Raises ExchangeError if it switches protocols, or has a status that is none.
     """
-    status, headers, content = answer.status, answer.headers, answer.content
-    if status == _SWITCHING_PROTOCOLS:
-        answer.close()
-        if flight.wire is not None:
-            # aiohttp takes the answer for complete, and the connection for usable.
-            flight.wire.close()
+    status: int = message.code
+    if status == _SWITCHING_PROTOCOLS or status < 100:
+        # aiohttp takes such an answer for complete, and the connection for usable.
+        wire.force_close()
         raise ExchangeError(
-            f"{flight.authority}: it switched protocols unasked",
+            f"{flight.authority}: it switched protocols unasked, or answered without a status",
             reason=FaultReason.BAD_ANSWER,
             maybe_delivered=True,
             phases=flight.phases(boot_s()),
@@ -61,18 +48,19 @@ async def read_answer(answer: aiohttp.ClientResponse, flight: Flight, body_s: fl
     delivered = 200 <= status < 300
     if content.is_eof():
         body_head = b""
-        if content.total_bytes > MAX_BODY_HEAD_BYTES and flight.wire is not None:
-            flight.wire.close()
+        if content.total_bytes > MAX_BODY_HEAD_BYTES:
+            wire.force_close()
         if not delivered and content.exception() is None:
             body_head = content.read_nowait(MAX_BODY_HEAD_BYTES)
     else:
-        body_head = await _read_rest(answer, min(body_s, flight.deadline_s - boot_s()))
+        body_head = await _read_rest(message, content, wire, min(body_s, flight.deadline_s - boot_s()))
+    field = message.headers.get
     return PostAnswer(
         status=status,
-        content_type=_clean(headers.get(hdrs.CONTENT_TYPE)),
-        accept_signature=_clean(headers.get(_ACCEPT_SIGNATURE)),
-        retry_after=None if delivered else _clean(headers.get(hdrs.RETRY_AFTER)),
-        location=None if delivered else _clean(headers.get(hdrs.LOCATION)),
+        content_type=_clean(field(hdrs.CONTENT_TYPE)),
+        accept_signature=_clean(field(_ACCEPT_SIGNATURE)),
+        retry_after=None if delivered else _clean(field(hdrs.RETRY_AFTER)),
+        location=None if delivered else _clean(field(hdrs.LOCATION)),
         body_head=body_head,
         reused=flight.reused,
         phases=flight.phases(0.0),
@@ -97,23 +85,28 @@ def salvage_answer(flight: Flight) -> PostAnswer | None:
     )
 
 
-async def _read_rest(answer: aiohttp.ClientResponse, within_s: float) -> bytes:
+async def _read_rest(message: RawResponseMessage, content: StreamReader, wire: Wire, within_s: float) -> bytes:
     """Read a body that did not come with its head: not for long, not for much, and whatever goes wrong."""
     body = b""
     try:
-        if (answer.content_length or 0) <= MAX_BODY_HEAD_BYTES or answer.status >= 300:
+        if _announced_bytes(message) <= MAX_BODY_HEAD_BYTES or message.code >= 300:
             async with asyncio.timeout(within_s):
                 while len(body) < MAX_BODY_HEAD_BYTES and (
-                    piece := await answer.content.read(MAX_BODY_HEAD_BYTES - len(body))
+                    piece := await content.read(MAX_BODY_HEAD_BYTES - len(body))
                 ):
                     body += piece
     except (aiohttp.ClientError, OSError):
         # The head has said everything; what the body lacks changes nothing.
         pass
     finally:
-        if not answer.content.at_eof():
-            answer.close()
+        if not content.at_eof():
+            wire.force_close()
     return body
+
+
+def _announced_bytes(message: RawResponseMessage) -> int:
+    length = message.headers.get(hdrs.CONTENT_LENGTH, "0")
+    return int(length) if length.isascii() and length.isdigit() else 0
 
 
 def _clean(value: str | None) -> str | None:

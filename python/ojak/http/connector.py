@@ -11,13 +11,18 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import aiohttp
+from aiohttp import hdrs
 from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 
 from ojak.errors import ConfigError
+from ojak.http.door import Door
 from ojak.http.flight import Flight, boot_s
 from ojak.http.guard import Guard, RefusedAddress
+from ojak.http.request_head import Fields
 from ojak.http.wire import Wire
+
+_CLOSE: Final = (("Connection", "close"),)
 
 CURRENT: Final[ContextVar[Flight]] = ContextVar("ojak_flight")
 """The request that the running task is about. aiohttp has no other way to hand it down to a new connection."""
@@ -119,7 +124,16 @@ class Connector(aiohttp.TCPConnector):
         flight.ipv6 = family == socket.AF_INET6
         return socket.socket(family, kind, protocol)
 
+    def fields(self, door: Door) -> Fields:
+        """What a request over one of the connections has to say beside its own fields."""
+        fields = _CLOSE if self.force_close else ()
+        if not door.asks_a_proxy or (password := door.headers.get(hdrs.PROXY_AUTHORIZATION)) is None:
+            return fields
+        return (*fields, (hdrs.PROXY_AUTHORIZATION, password))
+
     async def _create_connection(self, req: aiohttp.ClientRequest, *args: Any) -> ResponseHandler:
+        if self.closed:
+            raise RuntimeError("the transport is closed")
         flight = CURRENT.get()
         flight.reused = False
         # Until an address is dialled only the resolver has the time, which bounds itself.

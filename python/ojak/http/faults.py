@@ -6,6 +6,7 @@ import ssl
 from typing import Final
 
 import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
 
 from ojak.http.flight import Flight, Phase
 from ojak.http.resolver import NameNotResolved
@@ -63,13 +64,19 @@ _WORDS: Final = {
 def explain(error: BaseException, flight: Flight, now_s: float) -> PostError:
     """Return the PostError that says what `error` means at the point that `flight` has come to."""
     kind, reason = _kind(error, flight)
-    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    detail = str(flight.refused or cause) if reason is not FaultReason.CLOSED else ""
+    detail = str(flight.refused or _cause(error)) if reason is not FaultReason.CLOSED else ""
     text = f"{flight.authority}: {_WORDS[reason]}"
     if detail:
         # What a peer sent can be in there, a certificate's names for one.
         text += f" ({ascii(detail)[1:-1][:_MAX_DETAIL]})"
-    return kind(text, reason=reason, maybe_delivered=flight.wire is not None, phases=flight.phases(now_s))
+    return kind(text, reason=reason, maybe_delivered=flight.sent, phases=flight.phases(now_s))
+
+
+def _cause(error: BaseException) -> object:
+    """What of an error says most."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.os_error
+    return error.message if isinstance(error, HttpProcessingError) else error
 
 
 def _kind(error: BaseException, flight: Flight) -> tuple[type[PostError], FaultReason]:
@@ -111,6 +118,6 @@ def _exchanging(error: BaseException, flight: Flight, number: int | None) -> Fau
         return FaultReason.CLOSED
     if isinstance(error, TimeoutError) or number == errno.ETIMEDOUT:
         return FaultReason.INTERIM_ONLY if interim else FaultReason.TIMEOUT
-    if isinstance(error, aiohttp.ClientResponseError):
+    if isinstance(error, HttpProcessingError):
         return FaultReason.INTERIM_ONLY if interim else FaultReason.BAD_ANSWER
     return FaultReason.RESET

@@ -33,6 +33,7 @@ class Flight:
         dialled: whether any address passed the guard.
         ipv6: whether the address dialled last was an IPv6 one.
         wire: its connection, once it has one.
+        sent: whether it is out, so that the inbox may have it.
         reused: whether that connection was there before.
     """
 
@@ -51,6 +52,7 @@ class Flight:
         "phase",
         "refused",
         "reused",
+        "sent",
         "wire",
     )
 
@@ -64,6 +66,7 @@ class Flight:
         self.dialled = False
         self.ipv6 = False
         self.wire: Wire | None = None
+        self.sent = False
         self.reused = True
         self._began_s = began_s
         self._resolved_s = self._connected_s = self._exchange_s = self._answered_s = 0.0
@@ -91,14 +94,6 @@ class Flight:
     def answered(self, now_s: float) -> None:
         """The head of the answer is there."""
         self._answered_s = now_s
-
-    def again(self, now_s: float) -> None:
-        """Start over on a fresh connection."""
-        if self.wire is not None:
-            self.wire.end(self, now_s)
-        self.wire = None
-        self.phase = Phase.RESOLVE
-        self._began_s = now_s
 
     def phases(self, now_s: float) -> PostPhases:
         """Where the time went, up to now for the phase that it is in."""

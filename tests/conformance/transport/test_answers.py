@@ -230,3 +230,20 @@ async def test_where_the_time_went(transport: Transport) -> None:
     assert fresh.tls_ms == kept.tls_ms == kept.connect_ms == kept.dns_ms == 0
     assert 50 <= kept.answer_ms < 1000
     assert 50 <= fresh.answer_ms < 1000
+
+
+async def test_a_large_body_can_be_refused_before_it_is_read(transport: Transport) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.reader.readuntil(b"\r\n\r\n")
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await peer.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+        await left.wait()
+
+    left = asyncio.Event()
+    async with raw_inbox(script) as inbox, asyncio.timeout(5):
+        for _ in range(2):
+            answer = await transport.post(PostRequest(url=inbox.url(), headers=[], body=b"x" * 16_000_000))
+            # What it has not taken of a body is not sent after it, and never in front of the next request.
+            assert (answer.status, answer.reused) == (413, False)
+        assert inbox.connections == 2
+        left.set()

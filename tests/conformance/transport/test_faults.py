@@ -4,6 +4,7 @@
 import asyncio
 import os
 import resource
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -153,6 +154,23 @@ async def test_a_peer_that_does_not_read(transport: Transport) -> None:
     async with raw_inbox(script) as inbox:
         error = await fails(transport, inbox.url(), body=b"x" * 16_000_000)
         assert error.reason is FaultReason.TIMEOUT
+
+
+async def test_a_peer_that_does_not_read_holds_no_descriptor(transport: Transport) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(10)
+
+        def serve() -> bool:
+            """Take the connection and nothing from it, and say whether it was broken in time."""
+            peer, _ = listener.accept()
+            with peer:
+                broken = select.poll()
+                broken.register(peer, select.POLLHUP)
+                return bool(broken.poll(5_000))
+
+        serving = asyncio.get_running_loop().run_in_executor(None, serve)
+        await fails(transport, f"http://127.0.0.1:{listener.getsockname()[1]}/inbox", body=b"x" * 16_000_000)
+        assert await serving
 
 
 async def test_a_refused_connection(transport: Transport) -> None:

@@ -186,3 +186,22 @@ async def test_cancels_at_random_leave_a_working_transport(transport: Transport)
         for _ in range(5):
             assert all(await asyncio.gather(*(post(transport, inbox) for _ in range(8))))
         assert inbox.connections == before
+
+
+async def test_an_answer_that_nobody_asked_for_is_no_answer_to_the_next(transport: Transport) -> None:
+    """Some servers say 408 on a connection that was idle for long, and then close it."""
+    unasked = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(ACCEPTED)
+        await unasked.wait()
+        await peer.send(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+        await peer.gone()
+
+    async with raw_inbox(script) as inbox, asyncio.timeout(5):
+        assert not await post(transport, inbox)
+        unasked.set()
+        await inbox.left.wait()
+        assert not await post(transport, inbox)
+        assert inbox.connections == 2

@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.transport.conftest import MakeTransport
 from tests.conformance.transport.raw_inbox import ACCEPTED, Peer, always, raw_inbox
 
-from ojak.errors import ConfigError
+from ojak.errors import ConfigError, InputError
 from ojak.http.transport import PostRequest, Transport
 from ojak.model.inbox import canonical_inbox
 
@@ -139,6 +139,23 @@ async def test_a_proxy_that_cannot_be_used(make_transport: MakeTransport, proxy:
     with pytest.raises(ConfigError, match="proxy cannot be used; allowed is an http or https URL") as caught:
         make_transport(proxy=proxy)
     assert "hunter2" not in f"{caught.value}{caught.value.__context__}"
+
+
+async def test_the_password_of_a_proxy_is_for_the_proxy(make_transport: MakeTransport) -> None:
+    async with raw_inbox(always(ACCEPTED)) as proxy:
+        transport = make_transport(proxy=f"http://alice:hunter2@127.0.0.1:{proxy.port}")
+        for _ in range(2):
+            await transport.post(PostRequest(url="http://far.test/inbox", headers=[], body=b"{}"))
+        assert proxy.connections == 1
+        assert [one.field("proxy-authorization") for one in proxy.received] == ["Basic YWxpY2U6aHVudGVyMg=="] * 2
+        assert [one.field("authorization") for one in proxy.received] == [None] * 2
+
+
+async def test_a_field_cannot_bring_another(transport: Transport) -> None:
+    async with raw_inbox(always(ACCEPTED)) as inbox:
+        with pytest.raises(InputError):
+            await transport.post(PostRequest(url=inbox.url(), headers=[("X", "a\r\nY: b")], body=b"{}"))
+        assert inbox.received == []
 
 
 async def test_nothing_is_repeated_on_its_own(transport: Transport) -> None:
