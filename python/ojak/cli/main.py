@@ -13,6 +13,7 @@ import click
 
 from ojak.errors import OjakError
 from ojak.supervisor.exits import ExitCode, exit_code_of
+from ojak.supervisor.streams import occupy_closed_streams
 
 COMMANDS: Final = MappingProxyType(
     {
@@ -71,9 +72,14 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; answers the exit code (docs/running.md lists them)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    # The supervisor is for service managers, and writes nothing there.
+    if occupy_closed_streams() and given[:1] != ["supervisor"]:
+        print("ojak: standard output is closed; give it a file or /dev/null", file=sys.stderr)
+        return int(ExitCode.FAILURE)
     try:
         # Not by the group's own `main`, which ends the process at a closed pipe.
-        with cli.make_context("ojak", list(sys.argv[1:] if arguments is None else arguments)) as context:
+        with cli.make_context("ojak", given) as context:
             code = cli.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as answered:

@@ -21,6 +21,7 @@ from ojak.supervisor.app import load_app
 from ojak.supervisor.exits import ExitCode
 
 _SHOWN_MAX: Final = 20
+_TEXT_MAX: Final = 200
 
 
 @click.command("send")
@@ -50,7 +51,8 @@ def send(
     r"""Queue ACTIVITY, a JSON file or standard input, for some inboxes. Its bytes are sent as they are.
 
     \b
-    Exit codes: 0 queued · 1 some inbox was refused · 2 usage, or a bad activity · 5, 6 no database.
+    Exit codes: 0 queued · 1 some inbox was refused, the others are queued · 2 usage, or a bad activity
+    5, 6 no database · 7 the --app factory · 9 the sender has no key, or none that can be used.
     """
     if str(activity) == "-" and file is not None and str(file) == "-":
         raise InputError("activity and --inboxes are both '-'; allowed is one of them from standard input")
@@ -86,6 +88,8 @@ def _listed(file: Path | None) -> Iterator[Inbox]:
 
 
 def _read(file: Path, what: str) -> bytes:
+    if str(file) == "-" and sys.stdin is None:
+        raise InputError(f"{what} is '-', and standard input is closed; allowed is a file, or something to read from")
     try:
         return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
@@ -108,9 +112,14 @@ def _print_json(sent: Sent) -> None:
 
 def _print_words(sent: Sent) -> None:
     counts = ", ".join(f"{sent.count(state)} {state}" for state in SentState if sent.count(state))
-    click.echo(f"{sent.activity_id}: {counts}")
+    click.echo(f"{_printable(sent.activity_id)}: {counts}")
     for number, (given, reason) in enumerate(sent.refused.items()):
         if number == _SHOWN_MAX:
             click.echo(f"  … and {len(sent.refused) - _SHOWN_MAX} more refused; --json lists all", err=True)
             break
-        click.echo(f"  refused {given[:200]}: {reason}", err=True)
+        click.echo(f"  refused {_printable(given)}: {reason}", err=True)
+
+
+def _printable(text: str) -> str:
+    """What others wrote, as a terminal may have it: without its control characters and halves of characters."""
+    return text[:_TEXT_MAX] if text.isprintable() else ascii(text[:_TEXT_MAX])[1:-1]

@@ -6,6 +6,7 @@ import sys
 from ojak.supervisor.frames import Link
 from ojak.supervisor.master import Master
 from ojak.supervisor.plan import WorkerPlan
+from ojak.supervisor.streams import occupy_closed_streams
 from ojak.worker.board import FlightBoard
 
 
@@ -24,6 +25,7 @@ def _worker(index: int, plan: WorkerPlan, board: FlightBoard, link: Link) -> int
 
 def main(argv: list[str] | None = None) -> int:
     """Run the supervisor; answers its exit code."""
+    occupy_closed_streams()
     arguments = sys.argv[1:] if argv is None else argv
     return Master(argv=arguments, preflight=_preflight, worker=_worker).run()
 

@@ -4,7 +4,7 @@
 import signal
 from enum import IntEnum
 
-from ojak.errors import ConfigError, InputError, OjakError, StoreError
+from ojak.errors import ConfigError, InputError, OjakError, SigningError, StoreError
 from ojak.store.embedded.errors import EmbeddedMongodError, FolderInUse
 
 
@@ -33,6 +33,8 @@ class ExitCode(IntEnum):
     """The `--app` factory is missing, raises, or gives what cannot be used."""
     FORCED = 8
     """Stopped before everything on the wire had ended: a second signal came, or the drain took too long."""
+    KEY = 9
+    """A sender has no key, has one that cannot be used, or has the one already that was to be made."""
 
 
 def describe_end(returncode: int) -> str:
@@ -56,6 +58,7 @@ _CODES = (
     (FolderInUse, ExitCode.FOLDER_IN_USE),
     (EmbeddedMongodError, ExitCode.MONGOD),
     (StoreError, ExitCode.DATABASE),
+    (SigningError, ExitCode.KEY),
 )
 
 

@@ -66,7 +66,7 @@ def test_standard_input_is_read(
 @pytest.mark.parametrize(
     ("body", "sender", "code", "words"),
     [
-        (BODY, "https://a.test/users/bob", 1, "sender 'https://a.test/users/bob' has no key here"),
+        (BODY, "https://a.test/users/bob", 9, "sender 'https://a.test/users/bob' has no key here"),
         (b"[1]", SENDER, 2, "activity"),
         (b"{", SENDER, 2, "activity"),
     ],
@@ -88,6 +88,25 @@ def test_a_bad_activity_or_an_unknown_sender_queues_nothing(
     assert said.err.startswith("ojak: ")
     assert words in said.err
     assert len(said.err.splitlines()) == 1
+
+
+def test_a_key_that_cannot_be_used_has_the_code_of_keys(
+    where: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in FolderSenderKeys(tmp_path / "keys").paths_of(SENDER):
+        path.write_text("no key")
+    arguments = ["send", str(tmp_path / "activity.json"), "--sender", SENDER, "--inbox", "https://b.test/i", *where]
+    assert main(arguments) == 9
+    assert "the key file" in capsys.readouterr().err
+
+
+def test_a_sender_with_a_byte_that_is_no_utf8_is_one_line(
+    where: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["send", str(tmp_path / "activity.json"), "--inbox", "https://b.test/\udcff", *where]
+    assert main([*arguments, "--sender", SENDER]) == 1
+    assert main([*arguments, "--sender", "https://a.test/\udcff"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("ojak: sender is 'https://a.test/\\udcff'")
 
 
 def test_a_data_folder_where_nothing_runs_says_what_to_start(

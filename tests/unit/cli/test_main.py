@@ -79,7 +79,7 @@ def test_keys_are_made_once_and_their_public_halves_shown(tmp_path: Path, capsys
     assert [key["id"] for key in shown["keys"]] == [f"{SENDER}#main-key", f"{SENDER}#ed25519-key"]
     assert shown["keys"][0]["publicKeyPem"] == ring.rsa.key.public_pem()
     assert "PRIVATE" not in json.dumps(shown)
-    assert main(arguments) == 1
+    assert main(arguments) == 9
     assert "has a key already" in capsys.readouterr().err
     assert main([*arguments, "--replace"]) == 0
 
@@ -92,3 +92,40 @@ def test_a_reader_that_has_read_enough_is_no_error(tmp_path: Path) -> None:
     os.close(write)
     assert ended.returncode == 141
     assert ended.stderr == b""
+
+
+def closed(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with some of its standard streams closed."""
+    script = f'exec "$@" {redirection}'
+    command = ["/bin/sh", "-c", script, "sh", sys.executable, "-m", "ojak", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+
+
+def test_a_closed_standard_input_is_one_line() -> None:
+    for arguments in (("--inbox", "https://b.test/i"), (__file__, "--inboxes", "-")):
+        ended = closed("<&-", "send", "--sender", SENDER, *arguments)
+        assert ended.returncode == 2
+        assert "is '-', and standard input is closed" in ended.stderr
+        assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_closed_standard_output_is_one_line_and_nothing_is_begun(tmp_path: Path) -> None:
+    for redirection in (">&-", "<&- >&-"):
+        ended = closed(redirection, "keys", "generate", SENDER, "--keys", str(tmp_path / "keys"))
+        assert (ended.returncode, ended.stderr) == (1, "ojak: standard output is closed; give it a file or /dev/null\n")
+    assert not (tmp_path / "keys").exists()
+
+
+def test_a_closed_standard_error_changes_no_exit_code_and_no_output(tmp_path: Path) -> None:
+    for arguments in (("keys", "generate", SENDER), ("nope",), ("send", "--nope")):
+        ended = closed("2>&-", *arguments)
+        assert (ended.returncode, ended.stdout) == (2, "")
+    ended = closed("2>&-", "keys", "generate", SENDER, "--keys", str(tmp_path), "--json")
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout)["sender"] == SENDER
+
+
+def test_the_supervisor_is_not_refused_a_closed_output() -> None:
+    ended = closed(">&-", "supervisor", "--nope")
+    assert ended.returncode == 2
+    assert "standard output" not in ended.stderr
