@@ -127,12 +127,13 @@ class AiohttpTransport:
             self._ticker = self._loop.call_later(_TICK_S, self._tick)
         try:
             target = url if door.asks_a_proxy else url[origin_end:]
-            head = request_head(target, door.authority, [*request.headers, *connector.fields(door)], len(request.body))
+            fields = [*request.headers, *connector.fields(door)]
+            head = request_head(target, door.authority, fields, len(request.body))
             return await exchange(wire, flight, head, request.body, self._body_s)
         except _BROKEN as error:
             return self._broken(error, flight)
         finally:
-            wire.end(boot_s())
+            wire.end()
             connection.release()
             if wire in self._open:
                 # To the end: the first are those unused for longest.
@@ -176,8 +177,10 @@ class AiohttpTransport:
         now_s = boot_s()
         awaiting = [wire for wire in self._open if wire.awaiting]
         for wire in awaiting:
-            silent = now_s - wire.heard_at_s >= self._read_s and not wire.sending()
-            if silent or now_s >= wire.deadline_s:
+            if wire.sending():
+                # The time for an answer begins when the body is out.
+                wire.heard_at_s = now_s
+            if now_s - wire.heard_at_s >= self._read_s or now_s >= wire.deadline_s:
                 wire.give_up()
         self._ticker = self._loop.call_later(_TICK_S, self._tick) if awaiting else None
 

@@ -48,5 +48,5 @@ async def exchange(wire: Wire, flight: Flight, head: bytes, body: bytes, body_s:
         # The many deliveries of a large body share its bytes.
         transport.writelines((head, body))
     message, content = await wire.read()
-    flight.answered(boot_s())
+    flight.answered(wire.heard_at_s)
     return await read_answer(message, content, wire, flight, body_s)

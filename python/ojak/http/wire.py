@@ -32,7 +32,7 @@ class Wire(ResponseHandler):
         idle: it has had a request, and has none.
         awaiting: a request is out, and the head of its final answer has not arrived.
         deadline_s: by when that request must be over (`boot_s`).
-        heard_at_s: when the last byte came, or the request began (`boot_s`).
+        heard_at_s: when the last byte came, or else the request was still going out (`boot_s`).
         head: all bytes that came since the request began, up to the end of the head.
         interim: how many 1xx answers came.
     """
@@ -47,7 +47,6 @@ class Wire(ResponseHandler):
         self.head = b""
         self.interim = 0
         self._lost = lost
-        self._ended_at_s = 0.0
         self._closed_by_us = False
         self._poll: select.poll | None = None
         self._abort: asyncio.TimerHandle | None = None
@@ -76,7 +75,7 @@ class Wire(ResponseHandler):
         self.heard_at_s = now_s
         self.interim = 0
 
-    def end(self, now_s: float) -> None:
+    def end(self) -> None:
         """The request is over."""
         if self.awaiting or self.sending():
             # An answer that still comes would be taken for that of the next request, and the next request for the rest
@@ -85,7 +84,6 @@ class Wire(ResponseHandler):
             self.force_close()
         self.idle = True
         self.head = b""
-        self._ended_at_s = now_s
 
     def sending(self) -> bool:
         """Whether bytes of the request are still waiting for the peer to take them."""
@@ -104,6 +102,7 @@ class Wire(ResponseHandler):
             if len(self.head) > MAX_HEAD_BYTES and self.awaiting:
                 self.set_exception(HttpProcessingError(message="the answer's head is too long"))
         elif not self.idle:
+            self.heard_at_s = boot_s()
             super().data_received(data)
         elif data:
             # Nobody asked for that (some servers say 408 before they hang up): it is no answer to what comes next.
@@ -134,7 +133,7 @@ class Wire(ResponseHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Tell the owner, and whether the server ended it right after an answer without having said so."""
-        just_now = boot_s() - self._ended_at_s < _JUST_NOW_S
+        just_now = boot_s() - self.heard_at_s < _JUST_NOW_S
         unannounced = just_now and not self._closed_by_us and self.idle
         self._poll = None
         if self._abort is not None:

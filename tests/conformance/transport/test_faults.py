@@ -148,6 +148,23 @@ async def test_a_slow_answer_is_an_answer(make_transport: MakeTransport) -> None
         assert (await transport.post(PostRequest(url=inbox.url(), headers=[], body=b"{}"))).status == 202
 
 
+async def test_the_time_for_an_answer_begins_when_the_body_is_out(make_transport: MakeTransport) -> None:
+    transport = make_transport(read_s=0.8)
+
+    async def script(peer: Peer) -> None:
+        head = await peer.reader.readuntil(b"\r\n\r\n")
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await asyncio.sleep(1.0)
+        peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        await peer.reader.readexactly(int(head.lower().split(b"content-length: ")[1].split()[0]))
+        await asyncio.sleep(0.4)
+        await peer.send(ACCEPTED)
+
+    async with raw_inbox(script) as inbox:
+        answer = await transport.post(PostRequest(url=inbox.url(), headers=[], body=b"x" * 16_000_000))
+        assert answer.status == 202
+
+
 async def test_an_earlier_end_can_be_set(transport: Transport) -> None:
     async with raw_inbox(saying(then="wait")) as inbox:
         began_s = time.monotonic()

@@ -54,6 +54,30 @@ async def test_a_certificate_of_an_extra_authority(
     assert answers[1].phases.tls_ms == 0
 
 
+async def test_a_tunnel_through_a_proxy(
+    make_transport: MakeTransport, ca_file: Path, server_context: ssl.SSLContext
+) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        await peer.writer.start_tls(server_context)
+        await always(ACCEPTED)(peer)
+
+    async with raw_inbox(script) as proxy:
+        transport = make_transport(extra_ca=ca_file, proxy=f"http://alice:hunter2@127.0.0.1:{proxy.port}")
+        for _ in range(2):
+            answer = await transport.post(PostRequest(url="https://h.test/inbox?", headers=[], body=b"{}"))
+            assert answer.status == 202
+        assert [one.line for one in proxy.received] == [
+            "CONNECT h.test:443 HTTP/1.1",
+            "POST /inbox? HTTP/1.1",
+            "POST /inbox? HTTP/1.1",
+        ]
+        passwords = [one.field("proxy-authorization") for one in proxy.received]
+        assert passwords == ["Basic YWxpY2U6aHVudGVyMg==", None, None]
+        assert (proxy.connections, answer.reused) == (1, True)
+
+
 async def test_a_name_that_the_certificate_lacks(
     make_transport: MakeTransport, ca_file: Path, server_context: ssl.SSLContext
 ) -> None:

@@ -15,7 +15,7 @@ async def test_a_request_without_an_answer_uses_its_connection_up(wire: Wire) ->
     """Its answer, should it still come, would be taken for that of the next request."""
     wire.begin(1.0, 9.0)
     assert (wire.idle, wire.awaiting, wire.should_close) == (False, True, False)
-    wire.end(2.0)
+    wire.end()
     assert (wire.idle, wire.awaiting, wire.should_close) == (True, False, True)
 
 
@@ -25,5 +25,5 @@ async def test_a_request_with_an_answer_does_not(wire: Wire) -> None:
     wire.data_received(b"HTTP/1.1 103 Hints\r\n\r\nHTTP/1.1 202 OK\r\nContent-Length: 0\r\n\r\n")
     message, _ = await wire.read()
     assert (message.code, wire.interim, wire.awaiting) == (202, 1, False)
-    wire.end(2.0)
+    wire.end()
     assert (wire.idle, wire.should_close) == (True, False)
