@@ -22,7 +22,7 @@ from ojak.farm.site import Directory
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
-EXIT_PORT_TAKEN = 9
+EXIT_PORT_TAKEN = 10
 
 _COUNTED = re.compile(r"^(?P<words>[^=]+)=(?P<count>[0-9]{1,5})$")
 _WORDS = "\n".join(f"  {preset.usage:<22} {preset.about}" for preset in PRESETS.values())
@@ -44,7 +44,7 @@ def _split(values: tuple[str, ...]) -> list[tuple[str, int]]:
     context_settings={"max_content_width": 120},
     epilog="\b\nBehaviours, to be joined by +:\n"
     + _WORDS
-    + "\n\n\b\nExit codes: 0 stopped as asked · 1 failure · 2 usage or plan · 9 a port is in use.",
+    + "\n\n\b\nExit codes: 0 stopped as asked · 1 failure · 2 usage or plan · 10 a port is in use.",
 )
 @click.option(
     "--dir",

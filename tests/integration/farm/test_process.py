@@ -106,7 +106,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         for purpose in ("http", "tls"):
             done = run("--dir", str(tmp_path / "f"), "--hosts", "1", f"--{purpose}-port", str(port))
-            assert done.returncode == 9
+            assert done.returncode == 10
             assert done.stderr == (
                 f"ojak farm: {purpose} port {port} is in use; give another one, or 0 to let the system choose\n"
             )
