@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ojak.http.deliver import deliver, deliver_with_headers
     from ojak.http.outbound import Outbound
     from ojak.model.activity import InvalidActivity
+    from ojak.model.batch import Batch, BatchProgress, FailedDelivery
+    from ojak.model.explanation import DeliveryState, Explanation, WaitsFor
     from ojak.model.inbox import Inbox, InvalidInbox
     from ojak.model.job import Priority
     from ojak.model.outcome import (
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         Settled,
         SettledOutcome,
     )
+    from ojak.model.selection import Cancelled, Replayed
     from ojak.model.status import permanent_status
     from ojak.signing import (
         CachingSenderKeys,
@@ -48,11 +51,16 @@ if TYPE_CHECKING:
         SenderKeys,
         SigningKey,
     )
+    from ojak.store.batches import UnknownBatch
     from ojak.store.bodies import ConflictingActivity
+    from ojak.store.explain import UnknownActivity
 
 __all__ = [
     "AttemptOutcome",
+    "Batch",
+    "BatchProgress",
     "CachingSenderKeys",
+    "Cancelled",
     "ConfigError",
     "ConflictingActivity",
     "Deliverer",
@@ -60,6 +68,9 @@ __all__ = [
     "DeliveryAttempt",
     "DeliveryError",
     "DeliveryFailure",
+    "DeliveryState",
+    "Explanation",
+    "FailedDelivery",
     "FailureReason",
     "FolderSenderKeys",
     "Inbox",
@@ -72,6 +83,7 @@ __all__ = [
     "Priority",
     "PrivateKey",
     "QueueUnavailable",
+    "Replayed",
     "Scheme",
     "SenderKeyring",
     "SenderKeys",
@@ -83,7 +95,10 @@ __all__ = [
     "SigningError",
     "SigningKey",
     "StoreError",
+    "UnknownActivity",
+    "UnknownBatch",
     "UnknownSender",
+    "WaitsFor",
     "deliver",
     "deliver_with_headers",
     "permanent_status",
@@ -105,6 +120,11 @@ _HOMES = {
     "ojak.http.deliver": ("deliver", "deliver_with_headers"),
     "ojak.http.outbound": ("Outbound",),
     "ojak.model.activity": ("InvalidActivity",),
+    "ojak.model.batch": ("Batch", "BatchProgress", "FailedDelivery"),
+    "ojak.model.explanation": ("DeliveryState", "Explanation", "WaitsFor"),
+    "ojak.model.selection": ("Cancelled", "Replayed"),
+    "ojak.store.batches": ("UnknownBatch",),
+    "ojak.store.explain": ("UnknownActivity",),
     "ojak.model.inbox": ("Inbox", "InvalidInbox"),
     "ojak.model.job": ("Priority",),
     "ojak.model.outcome": (

@@ -2,8 +2,8 @@
 """`Deliverer`: queues activities and sends them. A facade over the store and the worker."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Self
@@ -12,24 +12,23 @@ from pymongo import AsyncMongoClient
 
 from ojak.clock import Clock, SystemClock
 from ojak.config import DelivererConfig
-from ojak.errors import ConfigError, InputError, OjakError
+from ojak.control import QueueControl, translated, url_of
+from ojak.errors import ConfigError, InputError
 from ojak.http.aiohttp_transport import AiohttpTransport
 from ojak.http.knock import Knocker
 from ojak.http.outbound import Outbound
-from ojak.model.activity import MAX_ID_BYTES, Activity, activity_of
+from ojak.model.activity import activity_of, check_text
+from ojak.model.batch import Batch
 from ojak.model.inbox import Inbox, InvalidInbox, canonical_inbox
 from ojak.model.job import Priority
 from ojak.model.outcome import Sent, SentInbox, SentState
 from ojak.shard import SHARDS, shard_of
 from ojak.signing import SenderKeys
-from ojak.store.bodies import put_body
 from ojak.store.database import QueueDatabase, connect
-from ojak.store.embedded import embedded_url
 from ojak.store.enqueue import NewJob, enqueue
+from ojak.store.handover import Handover, hand_over
 from ojak.store.reap import bury
-from ojak.store.setup import set_up
 from ojak.store.shards import bury_owner
-from ojak.store.trouble import DRIVER_ERRORS, explained
 from ojak.store.wakeups import wake
 from ojak.worker.attempt import Attempter
 from ojak.worker.board import FlightBoard
@@ -41,7 +40,7 @@ from ojak.worker.teller import OnFailure, OnSettled, Teller
 _SHOWN_MAX: Final = 100
 
 
-class Deliverer:
+class Deliverer(QueueControl):
     """Queues activities and sends them (SPEC section 1). Belongs to one event loop.
 
     Args:
@@ -77,10 +76,9 @@ class Deliverer:
         clock: Clock | None = None,
     ) -> None:
         self._owns_client = not isinstance(queue, AsyncMongoClient)
-        client = queue if isinstance(queue, AsyncMongoClient) else connect(_url_of(queue))
-        self._db = QueueDatabase(client, database)
+        client = queue if isinstance(queue, AsyncMongoClient) else connect(url_of(queue))
+        super().__init__(QueueDatabase(client, database), config or DelivererConfig())
         self._keys = keys
-        self._config = config or DelivererConfig()
         self._outbound = outbound or Outbound()
         self._on_settled = on_settled
         self._on_failure = on_failure
@@ -88,12 +86,11 @@ class Deliverer:
         self._board = board
         self._expected = expected
         self._clock = clock or SystemClock()
-        self._ready: asyncio.Future[None] | None = None
         self._running: dict[Engine, asyncio.Event] = {}
 
     async def __aenter__(self) -> Self:
         try:
-            await self._set_up()
+            await self.set_up()
         except BaseException:
             # Nobody calls `__aexit__` of what was not entered.
             await self.close()
@@ -122,6 +119,7 @@ class Deliverer:
         inboxes: Iterable[str | Inbox],
         *,
         priority: Priority | None = None,
+        order_key: str | None = None,
     ) -> Sent:
         """Queue one activity for a set of inboxes, and return.
 
@@ -132,12 +130,14 @@ class Deliverer:
             sender: the id of the actor whose key signs.
             inboxes: inbox URLs, or `Inbox`es.
             priority: which line to stand in; a send to few inboxes (`small_send`) goes before others unless told.
+            order_key: deliveries with the same key to the same inbox go one after another in the order they were
+                queued, also across retries. Without one, what the activity is about (docs/queue.md, "Order").
 
         Returns:
             What became of each inbox. A bad one is reported in it, and the others are queued.
 
         Raises:
-            InputError: the sender is no id, or the inboxes are no iterable of them. Nothing was queued.
+            InputError: the sender or the order key is none, or the inboxes are no iterable of them. Nothing was queued.
             InvalidActivity: the activity is no JSON object or too large. Nothing was queued.
             ConflictingActivity: its id is being delivered with other bytes. Nothing was queued.
             UnknownSender: the sender has no key. Nothing was queued.
@@ -145,49 +145,75 @@ class Deliverer:
             QueueUnavailable: the database did not confirm. What was queued is unknown: send again, which queues
                 nothing twice.
         """
+        if order_key is not None:
+            check_text("order_key", order_key)
+        return await self._send(activity, sender, inboxes, priority=priority, order_key=order_key, batch=None)
+
+    async def _send(
+        self,
+        activity: bytes | str | Mapping[str, Any],
+        sender: str,
+        inboxes: Iterable[str | Inbox],
+        *,
+        priority: Priority | None,
+        order_key: str | None,
+        batch: Batch | None,
+    ) -> Sent:
         checked = activity_of(activity, max_bytes=self._config.max_body_bytes)
         await self._check_sender(sender)
         jobs, answers, canonical = _sort_out(inboxes)
         if priority is None:
             priority = Priority.SMALL if len(jobs) <= self._config.small_send else Priority.FANOUT
         if jobs:
-            await self._set_up()
-            async with _translated():
-                answers |= await self._enqueue(checked, sender, jobs, priority, canonical)
+            await self.set_up()
+            async with translated():
+                handover = await hand_over(
+                    self._db,
+                    checked,
+                    sender=sender,
+                    priority=priority,
+                    kept_s=self._config.max_age_s + self._config.keep_finished_s,
+                    order_key=order_key,
+                    batch=batch,
+                )
+                answers |= await self._enqueue(handover, jobs, canonical)
         return Sent(activity_id=checked.identity, inboxes=answers)
 
+    async def send_batch(
+        self,
+        activity: bytes | str | Mapping[str, Any],
+        sender: str,
+        inboxes: Iterable[str | Inbox],
+        batch: Batch,
+        *,
+        priority: Priority | None = None,
+    ) -> Sent:
+        """Queue one activity as part of a batch: as `send`, and its deliveries can be followed by the batch's tag.
+
+        Args:
+            activity: as for `send`.
+            sender: likewise.
+            inboxes: likewise.
+            batch: its tag, and the deadline and order key that its deliveries share.
+            priority: as for `send`.
+        """
+        return await self._send(activity, sender, inboxes, priority=priority, order_key=batch.order_key, batch=batch)
+
     async def _check_sender(self, sender: str) -> None:
-        # The type is checked for callers that run without a type checker.
-        if not isinstance(sender, str) or not 1 <= _utf8_bytes(sender) <= MAX_ID_BYTES:  # type: ignore[redundant-expr]
-            raise InputError(f"sender is {str(sender)[:80]!a}; allowed is an actor's id of 1 to {MAX_ID_BYTES} bytes")
+        check_text("sender", sender, what="an actor's id")
         if self._keys is not None:
             await self._keys.keys_of(sender)
 
     async def _enqueue(
-        self,
-        activity: Activity,
-        sender: str,
-        jobs: Sequence[NewJob],
-        priority: Priority,
-        canonical: Mapping[str, Sequence[str]],
+        self, handover: Handover, jobs: Sequence[NewJob], canonical: Mapping[str, Sequence[str]]
     ) -> dict[str, SentInbox]:
         answers: dict[str, SentInbox] = {}
-        kept_s = self._config.max_age_s + self._config.keep_finished_s
-        await put_body(self._db, activity, sender=sender, kept_s=kept_s)
-        chunks = enqueue(
-            self._db,
-            jobs,
-            activity_identity=activity.identity,
-            body=activity.key,
-            sender=sender,
-            priority=priority,
-        )
-        async for chunk, enqueued in chunks:
+        async for chunk, enqueued in enqueue(self._db, jobs, handover):
             for job, answer in zip(chunk, enqueued, strict=True):
                 told = SentInbox(state=answer.state, url=job.inbox, outcome=answer.outcome)
                 answers |= dict.fromkeys(canonical[job.inbox], told)
             shards = {shard_of(job.authority) for job in chunk}
-            await wake(self._db, shards, small=priority is Priority.SMALL)
+            await wake(self._db, shards, small=handover.priority is Priority.SMALL)
         return answers
 
     async def run(self) -> None:
@@ -235,8 +261,8 @@ class Deliverer:
         )
         ended = self._running[engine] = asyncio.Event()
         try:
-            await self._set_up()
-            async with _translated():
+            await self.set_up()
+            async with translated():
                 await engine.run()
         finally:
             del self._running[engine]
@@ -261,39 +287,12 @@ class Deliverer:
         Raises:
             QueueUnavailable: the database did not answer; call again.
         """
-        await self._set_up()
-        async with _translated():
+        await self.set_up()
+        async with translated():
             await bury(self._db, stamp, begun, max_deaths=self._config.max_deaths)
             await bury_owner(self._db, stamp, begun=len(begun), lease_s=self._config.lease_s)
             await wake(self._db, ())
             await wake(self._db, range(SHARDS))
-
-    async def _set_up(self) -> None:
-        """Set the database up once, however many calls come first; a failed one is tried again by the next."""
-        if self._ready is None or (self._ready.done() and not _succeeded(self._ready)):
-            self._ready = asyncio.ensure_future(set_up(self._db))
-        await asyncio.shield(self._ready)
-
-
-def _succeeded(task: asyncio.Future[None]) -> bool:
-    return not task.cancelled() and task.exception() is None
-
-
-def _utf8_bytes(text: str) -> int:
-    """How long a text is in UTF-8; 0 if it has a lone surrogate, which that cannot carry."""
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError:
-        return 0
-
-
-def _url_of(queue: str | PathLike[str]) -> str:
-    if isinstance(queue, str) and not queue.strip():
-        # As a path it would be the working folder.
-        raise ConfigError("queue is empty; allowed is a MongoDB URL, a client, or a supervisor's data folder")
-    if isinstance(queue, str) and "://" in queue:
-        return queue
-    return embedded_url(str(queue))
 
 
 def _sort_out(
@@ -326,14 +325,3 @@ def _listed(inboxes: Iterable[str | Inbox]) -> Iterator[str | Inbox]:
         with suppress(TypeError):
             return iter(inboxes)
     raise InputError(f"inboxes is a {type(inboxes).__name__}; allowed is a list of inboxes, also for one")
-
-
-@asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
-    """Turn the driver's errors into ours."""
-    try:
-        yield
-    except OjakError:
-        raise
-    except DRIVER_ERRORS as error:
-        raise explained(error) from error

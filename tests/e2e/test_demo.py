@@ -35,8 +35,9 @@ def test_everything_is_accounted_for_and_nothing_is_left_behind(temporary: Path)
     assert result["ledger"] == {"lost": 0, "double": 0, "unverified": 0, "over_limit": 0}
     assert (result["activities"], result["deliveries"], result["changed_bodies"]) == (88, 2640, 0)
     assert sum(line["deliveries"] for line in result["outcomes"]) == 2640
-    assert {line["outcome"] for line in result["outcomes"]} == {"delivered"}
-    assert {line["reason"] for line in result["outcomes"]} == {"cavage", "rfc9421"}
+    # Some of the activities take back others of the same sender, and these may not have begun by then.
+    came_to = {(line["outcome"], line["reason"]) for line in result["outcomes"]}
+    assert came_to - {("superseded", "taken-back")} == {("delivered", "cavage"), ("delivered", "rfc9421")}
     assert list(temporary.iterdir()) == []
 
 

@@ -15,11 +15,12 @@ BUILT = frozenset({".venv", "target", ".git", "node_modules", "ojak-data"})
 LONGEST = 400
 
 PUBLIC = """
-    AttemptOutcome CachingSenderKeys ConfigError ConflictingActivity Deliverer DelivererConfig DeliveryAttempt
-    DeliveryError DeliveryFailure FailureReason FolderSenderKeys Inbox InputError InvalidActivity InvalidInbox
-    KeyRefused OjakError Outbound Priority PrivateKey QueueUnavailable Scheme SenderKeyring SenderKeys Sent SentInbox
-    SentState Settled SettledOutcome SigningError SigningKey StoreError UnknownSender deliver deliver_with_headers
-    permanent_status
+    AttemptOutcome Batch BatchProgress CachingSenderKeys Cancelled ConfigError ConflictingActivity Deliverer
+    DelivererConfig DeliveryAttempt DeliveryError DeliveryFailure DeliveryState Explanation FailedDelivery
+    FailureReason FolderSenderKeys Inbox InputError InvalidActivity InvalidInbox KeyRefused OjakError Outbound
+    Priority PrivateKey QueueUnavailable Replayed Scheme SenderKeyring SenderKeys Sent SentInbox SentState Settled
+    SettledOutcome SigningError SigningKey StoreError UnknownActivity UnknownBatch UnknownSender WaitsFor deliver
+    deliver_with_headers permanent_status
 """
 
 

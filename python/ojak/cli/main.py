@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ojak`: finds the command, and ends quietly and in words."""
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -17,10 +18,13 @@ from ojak.supervisor.streams import occupy_closed_streams
 
 COMMANDS: Final = MappingProxyType(
     {
+        "batch": "Follow a batch of deliveries, or cancel it.",
         "bench": "Measure what a delivery costs here.",
         "demo": "Watch real activities go to two hundred hosts, every signature checked.",
+        "explain": "Say where an activity went, and what it waits for.",
         "farm": "Serve thousands of mock inboxes that verify and count what arrives.",
         "keys": "Make senders' keys.",
+        "queue": "Show what is queued; cancel and replay it.",
         "send": "Queue one activity for some inboxes.",
         "supervisor": "Run the workers that deliver what is queued.",
     }
@@ -29,6 +33,9 @@ COMMANDS: Final = MappingProxyType(
 
 PIPE_CLOSED: Final = 141
 INTERRUPTED: Final = 130
+
+
+_UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 
 
 class _Commands(click.Group):
@@ -96,8 +103,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read has read enough. What is still buffered must not raise once more at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
+    except OSError as error:
+        return _could_not_write(error)
     return code if isinstance(code, int) else int(ExitCode.OK)
+
+
+def _could_not_write(error: OSError) -> int:
+    """The exit code where standard output takes no more; anything else is raised again."""
+    if not isinstance(error, BrokenPipeError) and error.errno not in _UNWRITABLE:
+        raise error
+    # What is still buffered must not raise once more at the end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        # Whoever read has read enough.
+        return PIPE_CLOSED
+    print(f"ojak: the output cannot be written: {error.strerror}", file=sys.stderr)
+    return int(ExitCode.FAILURE)

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from ojak.errors import InputError
+from ojak.model.order import first_type, implicit_key, reference
 
 MAX_ID_BYTES = 2048
 """Ids are URLs; a longer one is refused, since it becomes part of index entries."""
@@ -28,6 +29,7 @@ class Activity:
         id: its `id`, or None if it has none.
         type: its first `type`, or "".
         object_id: the id of its `object` (a string, or the `id` of an object), or None.
+        order_key: what it is about: deliveries that share it go one after another. None: no order.
     """
 
     body: bytes
@@ -35,6 +37,7 @@ class Activity:
     id: str | None
     type: str
     object_id: str | None
+    order_key: str | None
 
     @property
     def identity(self) -> str:
@@ -68,9 +71,30 @@ def activity_of(source: bytes | str | Mapping[str, Any], *, max_bytes: int) -> A
         body=body,
         key=sha256(body).digest(),
         id=_id_of(parsed),
-        type=_type_of(parsed.get("type")),
-        object_id=_reference(parsed.get("object")),
+        type=first_type(parsed.get("type")),
+        object_id=reference(parsed.get("object")),
+        order_key=implicit_key(parsed),
     )
+
+
+def check_text(field: str, value: object, *, what: str = "text") -> None:
+    """Refuse what is no text of 1 to 2048 bytes: the sender's id, an order key, a batch's tag.
+
+    Args:
+        field: its name, for the error.
+        value: what was given.
+        what: what it should be, in words.
+
+    Raises:
+        InputError: names the field, the value and what is allowed.
+    """
+    if isinstance(value, str) and value:
+        try:
+            if len(value.encode()) <= MAX_ID_BYTES and "\0" not in value:
+                return
+        except UnicodeEncodeError:
+            pass
+    raise InputError(f"{field} is {str(value)[:80]!a}; allowed is {what} of 1 to {MAX_ID_BYTES} bytes without NUL")
 
 
 def _bytes_of(source: bytes | str | Mapping[str, Any]) -> bytes:
@@ -98,20 +122,6 @@ def _id_of(parsed: dict[str, Any]) -> str | None:
     if len(value.encode()) > MAX_ID_BYTES:
         raise InvalidActivity(f"activity has an id of {len(value)} characters; allowed are {MAX_ID_BYTES} bytes")
     return value
-
-
-def _type_of(value: object) -> str:
-    if isinstance(value, list):
-        value = value[0] if value else ""
-    return value if isinstance(value, str) else ""
-
-
-def _reference(value: object) -> str | None:
-    if isinstance(value, dict):
-        value = value.get("id")
-    if isinstance(value, str) and value and len(value.encode()) <= MAX_ID_BYTES:
-        return value
-    return None
 
 
 def _json_name(value: object) -> str:

@@ -55,6 +55,10 @@ class Job:
         ends: how often it ended before (it may have been revived since).
         gone_before: the last attempt got a 410.
         too_old: it was queued longer ago than a delivery may wait, by the database's clock.
+        past_deadline: its batch's deadline has come.
+        order: what it shares with those that it goes before or after, or None.
+        since: when its activity was handed over, as a number of the database's that rises, if it is one that another
+            can take back before it is begun (`TAKEN_BACK_BY`); else None.
         stamp: the lease's stamp; every later write matches it.
     """
 
@@ -73,3 +77,6 @@ class Job:
     gone_before: bool
     too_old: bool
     stamp: bytes
+    past_deadline: bool = False
+    order: bytes | None = None
+    since: int | None = None

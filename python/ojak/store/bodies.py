@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bson import Timestamp
+from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from ojak.config import DAY_S
@@ -21,7 +22,7 @@ class ConflictingActivity(InputError):
     """The same activity id was handed over with other bytes, and deliveries of the first still wait."""
 
 
-async def put_body(db: QueueDatabase, activity: Activity, *, sender: str, kept_s: float) -> None:
+async def put_body(db: QueueDatabase, activity: Activity, *, sender: str, kept_s: float) -> Timestamp:
     """Store an activity's bytes, or put off the expiry of those that are there, before jobs need them.
 
     Args:
@@ -30,12 +31,21 @@ async def put_body(db: QueueDatabase, activity: Activity, *, sender: str, kept_s
         sender: who sends it.
         kept_s: how long a delivery queued now can need it.
 
+    Returns:
+        When it was handed over, by the database's rising timestamp: later than any row that stood before.
+
     Raises:
         ConflictingActivity: its id belongs to other bytes that are still being delivered.
     """
+    # Left out where there is none: the indexes over them hold only what is there.
+    named = {
+        field: {"$literal": value}
+        for field, value in (("object", activity.object_id), ("about", activity.order_key))
+        if value is not None
+    }
     while True:
         try:
-            await db.bodies.update_one(
+            row = await db.bodies.find_one_and_update(
                 {"_id": activity.key},
                 [
                     {
@@ -43,22 +53,33 @@ async def put_body(db: QueueDatabase, activity: Activity, *, sender: str, kept_s
                             "bytes": {"$ifNull": ["$bytes", {"$literal": activity.body}]},
                             "activity": {"$literal": activity.identity},
                             "type": {"$literal": activity.type},
-                            "object": {"$literal": activity.object_id},
-                            "sender": {"$ifNull": ["$sender", {"$literal": sender}]},
-                            "seq": {"$ifNull": ["$seq", "$$CLUSTER_TIME"]},
+                            # An application may relay the same bytes for several of its senders.
+                            "senders": {"$setUnion": [{"$ifNull": ["$senders", []]}, {"$literal": [sender]}]},
+                            "seq": "$$CLUSTER_TIME",
                             "unended": True,
                             "expire_at": {"$max": ["$expire_at", db.now.plus(kept_s + KEPT_BEYOND_S)]},
+                            **named,
                         }
                     }
                 ],
+                {"seq": 1},
                 upsert=True,
+                return_document=ReturnDocument.AFTER,
             )
         except DuplicateKeyError as error:
             # Two upserts of one body at the same time collide on _id; only the other index tells of a conflict.
             if "activity" in (error.details or {}).get("keyPattern", {}):
                 await _give_way(db, activity)
         else:
-            return
+            seq = (row or {}).get("seq")
+            assert isinstance(seq, Timestamp)
+            return seq
+
+
+async def is_alone(db: QueueDatabase, activity: Activity) -> bool:
+    """Whether no other activity is known that is about the same: then nothing can be queued before this one."""
+    other = {"about": activity.order_key, "_id": {"$ne": activity.key}}
+    return activity.order_key is None or await db.bodies.find_one(other, {"_id": 1}) is None
 
 
 async def _give_way(db: QueueDatabase, activity: Activity) -> None:

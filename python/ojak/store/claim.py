@@ -18,6 +18,7 @@ from ojak.store.hand_back import hand_back
 from ojak.store.hosts import IDLE_KEPT_S, READY
 from ojak.store.lane import LaneHead, NextDue, lane_heads, leased_in, next_dues
 from ojak.store.now import NEVER
+from ojak.store.order import promote_idle
 from ojak.store.row import MalformedRow, job_of, park_malformed
 
 
@@ -142,6 +143,8 @@ async def claim(
     room = {host.authority: share(host, held.foreign.get(host.authority, 0)) for host in hosts}
     lanes = await lane_heads(db, room, priority=priority, max_age_s=max_age_s)
     jobs = await _lease(db, lanes.values(), owner=owner, stamp=stamp, lease_s=lease_s)
+    # Whoever ended what these lanes' blocked rows wait for may have died before he promoted them.
+    await promote_idle(db, [name for name in names if room[name] and lanes[name].is_idle_for(lease_s)])
     await _show(db, hosts, next_dues(names, lanes, held, room), priority=priority, lease_s=lease_s)
     if not jobs:
         return []
@@ -169,13 +172,13 @@ async def _lease(
     db: QueueDatabase, lanes: Iterable[LaneHead], *, owner: bytes, stamp: bytes, lease_s: float
 ) -> list[Job]:
     picked: dict[bytes, Job] = {}
-    malformed: list[tuple[Any, str]] = []
+    malformed: list[tuple[Document, str]] = []
     for lane in lanes:
         for row in lane.picked:
             try:
                 job = job_of(row, stamp=stamp)
             except MalformedRow as error:
-                malformed.append((row["_id"], str(error)))
+                malformed.append((row, str(error)))
             else:
                 picked[job.id] = job
     if malformed:

@@ -106,6 +106,7 @@ class QueueDatabase:
         self.hosts = self._collection("hosts")
         self.shards = self._collection("shards")
         self.workers = self._collection("workers")
+        self.batches = self._collection("batches")
         self.settings = self._collection("settings")
         self.migrations = self._collection("migrations")
         # A wake-up that is lost costs one poll; waiting for a majority to hold it would cost every send.

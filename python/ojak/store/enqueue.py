@@ -9,18 +9,21 @@ from pymongo import InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError
 
 from ojak.errors import QueueUnavailable
-from ojak.model.job import UNFINISHED, Priority, job_id
+from ojak.model.job import UNFINISHED, job_id
+from ojak.model.order import order_of
 from ojak.model.outcome import SentState, SettledOutcome
 from ojak.store.bodies import NEW_SEQ
 from ojak.store.database import Document, QueueDatabase
+from ojak.store.handover import Handover
 from ojak.store.hosts import Due, lower_due
+from ojak.store.order import orders_in_use, promote
+from ojak.store.supersede import drop_taken_back
 
 FIRST_CHUNK: Final = 50
 """The first rows go in alone, so that sending starts while the rest is still being written."""
 CHUNK: Final = 1000
 
 _DUPLICATE_KEY: Final = 11000
-_SAID_ANEW: Final = ("priority", "body", "sender", "ref", "shared", "tries", "deaths", "leases")
 _ENDS_THAT_STAND: Final = frozenset({SettledOutcome.DELIVERED, SettledOutcome.REFUSED})
 """Ends after which a new send queues nothing: the inbox has it, or refused it for good (SPEC section 2)."""
 
@@ -44,13 +47,7 @@ class Enqueued:
 
 
 async def enqueue(
-    db: QueueDatabase,
-    jobs: Sequence[NewJob],
-    *,
-    activity_identity: str,
-    body: bytes,
-    sender: str,
-    priority: Priority,
+    db: QueueDatabase, jobs: Sequence[NewJob], handover: Handover
 ) -> AsyncIterator[tuple[Sequence[NewJob], Sequence[Enqueued]]]:
     """Queue deliveries in chunks; after each yield the chunk's rows stand and their hosts are due.
 
@@ -63,82 +60,109 @@ async def enqueue(
     while start < len(jobs):
         chunk = jobs[start : start + (CHUNK if start else FIRST_CHUNK)]
         start += len(chunk)
-        rows = await _rows(db, chunk, activity_identity=activity_identity, body=body, sender=sender, priority=priority)
-        answers = await _insert(db, rows)
+        rows = await _rows(db, chunk, handover)
+        answers, blocked = await _insert(db, rows)
+        freed: list[bytes] = []
+        if handover.takes_back:
+            # Only by what this call queued: a Delete that stood already is older than a post published again since.
+            inboxes = [job.inbox for job, answer in zip(chunk, answers, strict=True) if answer.state is SentState.NEW]
+            freed = await drop_taken_back(db, handover.takes_back, sender=handover.sender, inboxes=inboxes)
         # After the rows, and also for those that stood already: whoever queued them may have died before this step.
         await lower_due(
             db,
             [
-                Due(authority=job.authority, priority=priority)
-                for job, answer in zip(chunk, answers, strict=True)
-                if answer.state is not SentState.ENDED
+                Due(authority=job.authority, priority=handover.priority)
+                for place, (job, answer) in enumerate(zip(chunk, answers, strict=True))
+                if answer.state is not SentState.ENDED and place not in blocked
             ],
         )
+        await promote(db, [*freed, *(rows[place]["order"] for place in blocked)])
         yield chunk, answers
 
 
-async def _rows(
-    db: QueueDatabase,
-    chunk: Sequence[NewJob],
-    *,
-    activity_identity: str,
-    body: bytes,
-    sender: str,
-    priority: Priority,
-) -> list[Document]:
+async def _rows(db: QueueDatabase, chunk: Sequence[NewJob], handover: Handover) -> list[Document]:
     now = await db.server_time()
-    key = body
-    return [
+    shared = handover.row_fields()
+    rows: list[Document] = [
         {
-            "_id": job_id(activity_identity, job.inbox),
+            "_id": job_id(handover.activity_identity, job.inbox),
             "seq": NEW_SEQ,
             "kind": "delivery",
             "dest": job.authority,
             "lane": job.authority,
-            "priority": priority.value,
             "run_at": now,
             "queued_at": now,
             "state": "queued",
             "tries": 0,
             "deaths": 0,
             "leases": 0,
-            "body": key,
-            "activity": activity_identity,
             "inbox": job.inbox,
             "shared": job.shared,
             "ref": job.ref,
-            "sender": sender,
+            **shared,
         }
         for job in chunk
     ]
+    if handover.order_key is None:
+        return rows
+    for row in rows:
+        row["order"] = order_of(handover.order_key, row["inbox"])
+    if not handover.alone:
+        in_use = await orders_in_use(db, [row["order"] for row in rows])
+        for row in rows:
+            if row["order"] in in_use:
+                row["state"] = "blocked"
+    return rows
 
 
-async def _insert(db: QueueDatabase, rows: Sequence[Document]) -> list[Enqueued]:
-    """Insert rows, and say of those whose id was taken what they are a duplicate of."""
+async def _insert(db: QueueDatabase, rows: Sequence[Document]) -> tuple[list[Enqueued], set[int]]:
+    """Insert rows; gives what became of each, and the places of those that are blocked.
+
+    Of those whose id was taken it says what they are a duplicate of, or queues them again.
+    """
     answers = [Enqueued(state=SentState.NEW)] * len(rows)
-    places = await _insert_new(db, rows, range(len(rows)))
-    while places:
+    taken = await _insert_all(db, rows, range(len(rows)))
+    blocked = {place for place, row in enumerate(rows) if row["state"] == "blocked"} - taken
+    while taken:
         missing: list[int] = []
-        ids = [rows[place]["_id"] for place in places]
-        states = {row["_id"]: row["state"] async for row in db.jobs.find({"_id": {"$in": ids}}, {"state": 1})}
-        revived = await _revive(db, [rows[place] for place in places], states)
-        for place in places:
-            state = states.get(rows[place]["_id"])
+        ids = [rows[place]["_id"] for place in taken]
+        found = {row["_id"]: row async for row in db.jobs.find({"_id": {"$in": ids}}, {"state": 1, "order": 1})}
+        states = {row_id: row["state"] for row_id, row in found.items()}
+        revived = await _revive(db, [rows[place] for place in taken], states)
+        for place in taken:
+            row_id = rows[place]["_id"]
+            state = states.get(row_id)
             if state is None:
                 # It had ended and expired between the two statements: there is nothing to be a duplicate of.
                 missing.append(place)
             elif state in _ENDS_THAT_STAND:
                 answers[place] = Enqueued(state=SentState.ENDED, outcome=SettledOutcome(state))
-            elif rows[place]["_id"] not in revived:
+            elif row_id in revived:
+                if "order" in rows[place]:
+                    blocked.add(place)
+            else:
                 answers[place] = Enqueued(state=SentState.DUPLICATE)
-        places = await _insert_new(db, rows, missing)
-    return answers
+                if state == "blocked" and "order" in found[row_id]:
+                    # Whoever queued it may have died before he looked what it waits for, under the key it has.
+                    rows[place]["order"] = found[row_id]["order"]
+                    blocked.add(place)
+        taken = await _insert_all(db, rows, missing)
+        blocked |= {place for place in missing if rows[place]["state"] == "blocked"} - taken
+    return answers, blocked
 
 
-async def _insert_new(db: QueueDatabase, rows: Sequence[Document], places: Sequence[int]) -> list[int]:
-    """Insert the rows at `places`; gives the places of those whose id was taken."""
+async def _insert_all(db: QueueDatabase, rows: Sequence[Document], places: Sequence[int]) -> set[int]:
+    """Insert rows, blocked where another of their order is queued or leased; gives the places whose id was taken."""
+    taken, behind = await _insert_new(db, rows, places)
+    for place in behind:
+        rows[place]["state"] = "blocked"
+    return taken | (await _insert_new(db, rows, behind))[0]
+
+
+async def _insert_new(db: QueueDatabase, rows: Sequence[Document], places: Sequence[int]) -> tuple[set[int], list[int]]:
+    """Insert some rows; gives the places whose id was taken, and those that stand behind another of their order."""
     if not places:
-        return []
+        return set(), []
     try:
         await db.jobs.bulk_write([InsertOne(rows[place]) for place in places], ordered=False)
     except BulkWriteError as error:
@@ -146,21 +170,23 @@ async def _insert_new(db: QueueDatabase, rows: Sequence[Document], places: Seque
         failures = details.get("writeErrors", [])
         # insert_one would hide a majority that never confirmed behind "duplicate": here both show.
         if details.get("writeConcernErrors") or any(
-            failure.get("code") != _DUPLICATE_KEY or "_id" not in failure.get("keyPattern", {}) for failure in failures
+            failure.get("code") != _DUPLICATE_KEY or not {"_id", "order"} & set(failure.get("keyPattern", {}))
+            for failure in failures
         ):
             raise QueueUnavailable(
                 "MongoDB did not confirm the deliveries by a majority; what was queued is unknown: send again,"
                 " which queues nothing twice"
             ) from error
-        return [places[failure["index"]] for failure in failures]
-    return []
+        taken = {places[failure["index"]] for failure in failures if "_id" in failure["keyPattern"]}
+        return taken, [places[failure["index"]] for failure in failures if "order" in failure["keyPattern"]]
+    return set(), []
 
 
 async def _revive(db: QueueDatabase, rows: Sequence[Document], states: Mapping[bytes, str]) -> set[bytes]:
     """Queue rows again that ended in a way after which a new send counts; gives the ids that this call revived.
 
-    They become what the new send says of them. An end that was not told yet moves to `owed`, so that it is told all the
-    same (rule E).
+    They become what the new send says of them, blocked at first where they have an order, like what is new and has
+    others before it. An end that was not told yet moves to `owed`, so that it is told all the same (rule E).
 
     Args:
         db: the queue.
@@ -174,47 +200,55 @@ async def _revive(db: QueueDatabase, rows: Sequence[Document], states: Mapping[b
     }
     if not ended:
         return set()
-    updates = [
-        UpdateOne(
-            {"_id": row_id, "state": states[row_id]},
-            [
-                {
-                    "$set": {
-                        "owed": {
-                            "$cond": [
-                                {"$eq": ["$told", False]},
-                                {
-                                    "$concatArrays": [
-                                        {"$ifNull": ["$owed", []]},
-                                        [
-                                            {
-                                                "end": "$end",
-                                                "state": "$state",
-                                                "finished_at": "$finished_at",
-                                                "tries": "$tries",
-                                                "last": "$last",
-                                            }
-                                        ],
-                                    ]
-                                },
-                                {"$ifNull": ["$owed", "$$REMOVE"]},
-                            ]
-                        },
-                        "state": "queued",
-                        "seq": "$$CLUSTER_TIME",
-                        "run_at": db.now.expr,
-                        "queued_at": db.now.expr,
-                        **{name: {"$literal": row[name]} for name in _SAID_ANEW},
-                    }
-                },
-                {"$unset": ["told", "finished_at", "expire_at", "lease", "last"]},
-            ],
-        )
-        for row_id, row in ended.items()
-    ]
+    updates = [UpdateOne({"_id": row_id, "state": states[row_id]}, revival(db, row)) for row_id, row in ended.items()]
     await db.jobs.bulk_write(updates, ordered=False)
     # A bulk answers only counts: whoever finds the row waiting reads it as a duplicate, which is as true.
     return {
         bytes(row["_id"])
         async for row in db.jobs.find({"_id": {"$in": list(ended)}, "state": {"$in": UNFINISHED}}, {"_id": 1})
     }
+
+
+_SAID_ANEW: Final = ("priority", "body", "sender", "ref", "shared", "since", "order", "batch", "give_up_at")
+"""What a row takes over from the send that revives it, or loses."""
+
+
+def revival(db: QueueDatabase, row: Document) -> list[Document]:
+    """The update that makes an ended row wait again, with what a new send of it says."""
+    taken_over = {name: {"$literal": row[name]} for name in _SAID_ANEW if name in row}
+    left = [name for name in _SAID_ANEW if name not in row]
+    return [
+        {
+            "$set": {
+                "owed": {
+                    "$cond": [
+                        {"$eq": ["$told", False]},
+                        {
+                            "$concatArrays": [
+                                {"$ifNull": ["$owed", []]},
+                                [
+                                    {
+                                        "end": "$end",
+                                        "state": "$state",
+                                        "finished_at": "$finished_at",
+                                        "tries": "$tries",
+                                        "last": "$last",
+                                    }
+                                ],
+                            ]
+                        },
+                        {"$ifNull": ["$owed", "$$REMOVE"]},
+                    ]
+                },
+                **taken_over,
+                "state": "blocked" if "order" in row else "queued",
+                "seq": "$$CLUSTER_TIME",
+                "run_at": db.now.expr,
+                "queued_at": db.now.expr,
+                "tries": 0,
+                "deaths": 0,
+                "leases": 0,
+            }
+        },
+        {"$unset": ["told", "finished_at", "expire_at", "lease", "last", "cancel", *left]},
+    ]

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from ojak.store.database import QueueDatabase
 from ojak.store.hosts import Due, dues_of, look_again, lower_due
+from ojak.store.leaving import orders_freed, to_queue
+from ojak.store.order import promote
 
 
 async def hand_back(db: QueueDatabase, leases: Mapping[bytes, Sequence[bytes]]) -> None:
@@ -15,11 +17,14 @@ async def hand_back(db: QueueDatabase, leases: Mapping[bytes, Sequence[bytes]]) 
         leases: job ids by the stamp of their lease.
     """
     dues: list[Due] = []
+    freed: list[bytes] = []
     for stamp, ids in leases.items():
         mine = {"_id": {"$in": list(ids)}, "state": "leased", "lease.stamp": stamp}
         dues += await dues_of(db, mine)
-        await db.jobs.update_many(mine, [{"$set": {"state": "queued"}}, {"$unset": "lease"}])
+        await db.jobs.update_many(mine, to_queue(db))
+        freed += await orders_freed(db, {"_id": {"$in": list(ids)}})
     await lower_due(db, dues)
+    await promote(db, freed)
 
 
 async def undo_claim(db: QueueDatabase, authorities: Sequence[str], *, stamp: bytes, lease_s: float) -> int:
@@ -36,7 +41,7 @@ async def undo_claim(db: QueueDatabase, authorities: Sequence[str], *, stamp: by
     """
     strays = {"state": "leased", "lane": {"$in": list(authorities)}, "lease.stamp": stamp}
     dues = await dues_of(db, strays)
-    await db.jobs.update_many(strays, [{"$set": {"state": "queued"}}, {"$unset": "lease"}])
+    await db.jobs.update_many(strays, to_queue(db))
     await lower_due(db, dues)
     await look_again(db, {"_id": {"$in": list(authorities)}}, within_s=lease_s)
     return len(dues)

@@ -7,8 +7,12 @@ from pymongo import ASCENDING, IndexModel
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from ojak.errors import StoreError
-from ojak.model.job import UNFINISHED
+from ojak.model.job import UNFINISHED, JobState
+from ojak.store.batches import FAILED
+from ojak.store.cancel import CANCELLING_INDEX
 from ojak.store.database import QueueDatabase
+from ojak.store.order import BLOCKED_INDEX, LIVE, LIVE_INDEX
+from ojak.store.select import ENDED_INDEX
 
 _INDEXES: Final[dict[str, list[IndexModel]]] = {
     "jobs": [
@@ -24,8 +28,39 @@ _INDEXES: Final[dict[str, list[IndexModel]]] = {
             name="lane",
             partialFilterExpression={"state": {"$in": list(UNFINISHED)}},
         ),
+        # At most one delivery of an order is queued or leased: this decides between two that are queued at once.
+        IndexModel(
+            [("order", ASCENDING)],
+            name=LIVE_INDEX,
+            unique=True,
+            partialFilterExpression={"state": {"$in": list(LIVE)}, "order": {"$exists": True}},
+        ),
+        # What waits behind another; the seq and state so that looking for the first needs no row.
+        IndexModel(
+            [("order", ASCENDING), ("seq", ASCENDING), ("state", ASCENDING)],
+            name=BLOCKED_INDEX,
+            partialFilterExpression={"state": JobState.BLOCKED.value},
+        ),
         # All deliveries of an activity: conflicts, batches, cancelling.
         IndexModel([("body", ASCENDING)], name="body"),
+        # What its worker has yet to decide of what was cancelled: hardly ever any.
+        IndexModel(
+            [("cancel", ASCENDING)],
+            name=CANCELLING_INDEX,
+            partialFilterExpression={"state": JobState.LEASED.value, "cancel": {"$exists": True}},
+        ),
+        # A batch's deliveries by state, where there is one.
+        IndexModel(
+            [("batch", ASCENDING), ("state", ASCENDING)],
+            name="batch",
+            partialFilterExpression={"batch": {"$exists": True}},
+        ),
+        # A host's deliveries that ended without being delivered, to be shown and replayed.
+        IndexModel(
+            [("lane", ASCENDING), ("finished_at", ASCENDING)],
+            name=ENDED_INDEX,
+            partialFilterExpression={"state": {"$in": list(FAILED)}},
+        ),
         IndexModel([("lease.until", ASCENDING)], name="leases", partialFilterExpression={"state": "leased"}),
         IndexModel([("told", ASCENDING)], name="untold", partialFilterExpression={"told": False}),
         # What revived rows still owe: hardly any row has it, and so hardly any write touches it.
@@ -44,11 +79,25 @@ _INDEXES: Final[dict[str, list[IndexModel]]] = {
             unique=True,
             partialFilterExpression={"unended": True},
         ),
+        # To find deliveries by their activity, its object or its sender: these name the bodies, the bodies the rows.
+        IndexModel([("activity", ASCENDING)], name="by_activity"),
+        IndexModel([("object", ASCENDING)], name="by_object", partialFilterExpression={"object": {"$exists": True}}),
+        IndexModel([("senders", ASCENDING)], name="by_sender"),
+        # Every activity about the same thing: what goes before what, and what takes what back.
+        IndexModel(
+            [("about", ASCENDING), ("type", ASCENDING)],
+            name="about",
+            partialFilterExpression={"about": {"$exists": True}},
+        ),
         IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
     ],
     "hosts": [
         IndexModel([("shard", ASCENDING), ("ready.0", ASCENDING)], name="ready_small"),
         IndexModel([("shard", ASCENDING), ("ready.1", ASCENDING)], name="ready_fanout"),
+        IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
+    ],
+    "batches": [
+        IndexModel([("deadline", ASCENDING)], name="open", partialFilterExpression={"open": True}),
         IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
     ],
     "workers": [IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0)],

@@ -8,7 +8,7 @@ from typing import Final
 
 from ojak.model.job import Priority
 from ojak.store.database import Document, QueueDatabase
-from ojak.store.now import EPOCH, NEVER
+from ojak.store.now import EPOCH, NEVER, later
 from ojak.store.row import JOB_FIELDS
 
 FULL_RECHECK_MS: Final = 500
@@ -45,6 +45,15 @@ class LaneHead:
 
     picked: list[Document]
     next_at: datetime | None
+    read_at: datetime | None = None
+
+    def is_idle_for(self, seconds: float) -> bool:
+        """Whether nothing can be leased now, nor within so long."""
+        if self.picked:
+            return False
+        if self.next_at is None or self.read_at is None:
+            return self.next_at is None
+        return self.next_at > later(self.read_at, seconds)
 
 
 async def lane_heads(
@@ -73,10 +82,12 @@ async def lane_heads(
             "$project": {
                 **dict.fromkeys(JOB_FIELDS, 1),
                 "run_at": 1,
+                "read_at": db.now.expr,
                 "has_come": {"$lte": ["$run_at", db.now.expr]},
                 "too_old": {
                     "$and": [{"$gte": ["$queued_at", EPOCH]}, {"$lte": ["$queued_at", db.now.plus(-max_age_s)]}]
                 },
+                "past_deadline": {"$and": [{"$gt": ["$give_up_at", None]}, {"$lte": ["$give_up_at", db.now.expr]}]},
             }
         }
     )
@@ -87,7 +98,7 @@ async def lane_heads(
         if row["has_come"] and len(lane.picked) < room[row["lane"]]:
             lane.picked.append(row)
         elif lane.next_at is None:
-            lane.next_at = row["run_at"]
+            lane.next_at, lane.read_at = row["run_at"], row["read_at"]
     return lanes
 
 

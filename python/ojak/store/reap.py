@@ -7,9 +7,11 @@ A job whose worker died while it ran is counted as a death and parked after too 
 from collections.abc import Sequence
 from typing import Any
 
-from ojak.model.outcome import FailureReason
+from ojak.model.outcome import FailureReason, SettledOutcome
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.hosts import dues_of, lower_due
+from ojak.store.leaving import FLAGGED, end_number, to_queue
+from ojak.store.order import promote
 
 
 async def reap_expired(db: QueueDatabase, *, max_deaths: int) -> int:
@@ -42,17 +44,17 @@ async def _return(db: QueueDatabase, leases: Document, *, died: bool, max_deaths
     dues = await dues_of(db, leases)
     if not dues:
         return 0
-    if died:
-        pipeline = _after_death(db, max_deaths)
-    else:
-        pipeline = [{"$set": {"state": "queued", "run_at": db.now.expr}}, {"$unset": "lease"}]
+    pipeline = _after_death(db, max_deaths) if died else to_queue(db, {"run_at": db.now.expr})
+    orders = [row["order"] async for row in db.jobs.find({**leases, "order": {"$exists": True}}, {"order": 1})]
     result = await db.jobs.update_many(leases, pipeline)
     await lower_due(db, dues)
+    # Of those that were parked, or cancelled.
+    await promote(db, orders)
     return result.modified_count
 
 
 def _after_death(db: QueueDatabase, max_deaths: int) -> list[Document]:
-    """Queue a job again, one death more, or park it."""
+    """Queue a job again, one death more, or park it, or end it if it was cancelled."""
 
     def if_parked(value: Any, otherwise: Any) -> Document:
         return {"$cond": [{"$gte": ["$deaths", max_deaths]}, value, otherwise]}
@@ -60,16 +62,22 @@ def _after_death(db: QueueDatabase, max_deaths: int) -> list[Document]:
     def kept(field: str) -> Document:
         return {"$ifNull": [f"${field}", "$$REMOVE"]}
 
+    def if_cancelled(value: Any, otherwise: Any) -> Document:
+        return {"$cond": [FLAGGED, value, otherwise]}
+
+    def if_ended(value: Any, otherwise: Any) -> Document:
+        return if_cancelled(value, if_parked(value, otherwise))
+
     return [
         {"$set": {"deaths": {"$add": ["$deaths", 1]}}},
         {
             "$set": {
-                "state": if_parked(FailureReason.PARKED.value, "queued"),
-                "run_at": if_parked("$run_at", db.now.expr),
-                "end": if_parked({"$add": [{"$ifNull": ["$end", 0]}, 1]}, kept("end")),
-                "told": if_parked(False, kept("told")),
-                "finished_at": if_parked(db.now.expr, kept("finished_at")),
-                "last.reason": if_parked("crashed-workers", kept("last.reason")),
+                "state": if_cancelled(SettledOutcome.CANCELLED.value, if_parked(FailureReason.PARKED.value, "queued")),
+                "run_at": if_ended("$run_at", db.now.expr),
+                "end": if_ended(end_number(), kept("end")),
+                "told": if_ended(False, kept("told")),
+                "finished_at": if_ended(db.now.expr, kept("finished_at")),
+                "last.reason": if_cancelled(kept("last.reason"), if_parked("crashed-workers", kept("last.reason"))),
             }
         },
         {"$unset": "lease"},

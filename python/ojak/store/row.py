@@ -2,12 +2,15 @@
 """Rows of the jobs collection read as jobs; what cannot be read is parked (SPEC section 2)."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
+
+from bson import Timestamp
 
 from ojak.errors import StoreError
 from ojak.model.job import Job, Priority
 from ojak.model.outcome import FailureReason
 from ojak.store.database import Document, QueueDatabase
+from ojak.store.order import promote
 
 _FIELDS: Final = (
     ("_id", bytes),
@@ -22,7 +25,7 @@ _FIELDS: Final = (
     ("deaths", int),
     ("leases", int),
 )
-JOB_FIELDS: Final = (*(name for name, _ in _FIELDS), "ref", "last.status", "end")
+JOB_FIELDS: Final = (*(name for name, _ in _FIELDS), "ref", "last.status", "end", "order", "since")
 """What a row is read for."""
 _PRIORITIES: Final = {priority.value: priority for priority in Priority}
 
@@ -47,6 +50,7 @@ def job_of(row: Document, *, stamp: bytes) -> Job:
     if priority not in _PRIORITIES:
         raise MalformedRow(f"priority is {priority!r}; allowed is 0 or 1")
     ref, last, end = row.get("ref"), row.get("last"), row.get("end")
+    order, since = row.get("order"), row.get("since")
     return Job(
         id=row["_id"],
         lane=row["lane"],
@@ -62,15 +66,23 @@ def job_of(row: Document, *, stamp: bytes) -> Job:
         ends=end or 0,
         gone_before=isinstance(last, dict) and last.get("status") == 410,
         too_old=row.get("too_old") is True,
+        past_deadline=row.get("past_deadline") is True,
         stamp=stamp,
+        order=order if isinstance(order, bytes) else None,
+        since=seq_number(since) if isinstance(since, Timestamp) else None,
     )
 
 
-async def park_malformed(db: QueueDatabase, rows: Sequence[tuple[Any, str]]) -> None:
+def seq_number(seq: Timestamp) -> int:
+    """The database's rising timestamp as a number that leaves this package."""
+    return seq.time << 32 | seq.inc
+
+
+async def park_malformed(db: QueueDatabase, rows: Sequence[tuple[Document, str]]) -> None:
     """Set rows aside that cannot be read, with the reason, so that no claim meets them again."""
-    for row_id, reason in rows:
+    for row, reason in rows:
         await db.jobs.update_one(
-            {"_id": row_id, "state": "queued"},
+            {"_id": row["_id"], "state": "queued"},
             [
                 {
                     "$set": {
@@ -84,3 +96,4 @@ async def park_malformed(db: QueueDatabase, rows: Sequence[tuple[Any, str]]) -> 
                 }
             ],
         )
+    await promote(db, [order for row, _ in rows if isinstance(order := row.get("order"), bytes)])

@@ -15,6 +15,8 @@ from ojak.model.job import Job
 from ojak.model.outcome import FailureReason, SettledOutcome
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.hosts import Due, lower_due
+from ojak.store.leaving import to_queue
+from ojak.store.order import promote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,11 @@ class Retried:
     maybe_delivered: bool = False
 
 
+def without_attempt(job: Job, outcome: SettledOutcome | FailureReason, reason: str) -> Ended:
+    """An end that no attempt led to."""
+    return Ended(job=job, outcome=outcome, spent=False, status=None, reason=reason, scheme=None)
+
+
 async def write_ends(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, kept_s: float) -> set[bytes]:
     """Write ends; gives the ids of those that were stored.
 
@@ -80,6 +87,8 @@ async def write_ends(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, ke
     for _, group in groupby(sorted(ends, key=_likeness), key=_likeness):
         alike = list(group)
         stored |= await _write_alike(db, alike, tell=tell, kept_s=kept_s)
+    # After the ends stand: whoever is queued behind one of them from now on sees it ended.
+    await promote(db, [end.job.order for end in ends if end.job.order is not None and end.job.id in stored])
     return stored
 
 
@@ -126,40 +135,40 @@ async def _write_alike(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, 
     )
     if result.matched_count == len(ends):
         return {end.job.id for end in ends}
-    return await _showing(db, by_stamp, state=first.outcome.value)
+    return await _showing(db, by_stamp, first.outcome.value)
 
 
 async def write_retries(db: QueueDatabase, retries: Sequence[Retried]) -> set[bytes]:
-    """Put jobs back for a later attempt, then say when their hosts are due; gives the ids of those that were stored."""
+    """Put jobs back for a later attempt, then say when their hosts are due; gives the ids of those that were stored.
+
+    What was cancelled meanwhile ends instead.
+    """
     updates = [
         UpdateOne(
             _leased([retry.job.id], retry.job.stamp),
-            [
+            to_queue(
+                db,
                 {
-                    "$set": {
-                        "state": "queued",
-                        "run_at": db.now.plus(retry.delay_s),
-                        "tries": {"$add": ["$tries", int(retry.spent)]},
-                        "maybe": {"$add": [{"$ifNull": ["$maybe", 0]}, int(retry.maybe_delivered)]},
-                        "last": {
-                            "$literal": {
-                                "status": retry.status,
-                                "reason": retry.reason,
-                                "scheme": retry.scheme,
-                                "stamp": retry.job.stamp,
-                            }
-                        },
-                    }
+                    "run_at": db.now.plus(retry.delay_s),
+                    "tries": {"$add": ["$tries", int(retry.spent)]},
+                    "maybe": {"$add": [{"$ifNull": ["$maybe", 0]}, int(retry.maybe_delivered)]},
+                    "last": {
+                        "$literal": {
+                            "status": retry.status,
+                            "reason": retry.reason,
+                            "scheme": retry.scheme,
+                            "stamp": retry.job.stamp,
+                        }
+                    },
                 },
-                {"$unset": "lease"},
-            ],
+            ),
         )
         for retry in retries
     ]
     result = await db.jobs.bulk_write(updates, ordered=False)
     stored = {retry.job.id for retry in retries}
     if result.matched_count != len(stored):
-        stored = await _showing(db, _by_stamp(retry.job for retry in retries), state="queued")
+        stored = await _showing(db, _by_stamp(retry.job for retry in retries), "queued", SettledOutcome.CANCELLED.value)
     await lower_due(
         db,
         [
@@ -168,6 +177,8 @@ async def write_retries(db: QueueDatabase, retries: Sequence[Retried]) -> set[by
             if retry.job.id in stored
         ],
     )
+    # Of those that were cancelled while they were on the wire.
+    await promote(db, [retry.job.order for retry in retries if retry.job.order is not None and retry.job.id in stored])
     return stored
 
 
@@ -182,7 +193,8 @@ def _leased(ids: Sequence[bytes], stamp: bytes) -> Document:
     return {"_id": {"$in": list(ids)}, "state": "leased", "lease.stamp": stamp}
 
 
-async def _showing(db: QueueDatabase, by_stamp: Mapping[bytes, Sequence[bytes]], *, state: str) -> set[bytes]:
+async def _showing(db: QueueDatabase, by_stamp: Mapping[bytes, Sequence[bytes]], *states: str) -> set[bytes]:
     """Which rows show a write made under their stamp; the others were taken before it."""
-    branches = [{"_id": {"$in": list(ids)}, "state": state, "last.stamp": stamp} for stamp, ids in by_stamp.items()]
+    shows = {"state": {"$in": states}}
+    branches = [{"_id": {"$in": list(ids)}, "last.stamp": stamp, **shows} for stamp, ids in by_stamp.items()]
     return {row["_id"] async for row in db.jobs.find({"$or": branches}, {"_id": 1})}

@@ -42,6 +42,7 @@ async def touch(db: QueueDatabase) -> None:
         db.hosts,
         db.shards,
         db.workers,
+        db.batches,
         db.settings,
         db.migrations,
         db.wakeups,

@@ -42,10 +42,17 @@ class WakeUp:
     Attributes:
         shards: where there may be work; none: look at who shares the queue.
         small: whether it is work that goes before other work.
+        cancel: that something was cancelled which may be leased.
     """
 
     shards: frozenset[int]
     small: bool
+    cancel: bool = False
+
+
+async def wake_to_cancel(db: QueueDatabase) -> None:
+    """Tell every `run()` that something was cancelled which it may have leased."""
+    await db.wakeups.insert_one({"at": NEW_SEQ, "shards": [], "cancel": True})
 
 
 async def wake(db: QueueDatabase, shards: Iterable[int], *, small: bool = True) -> None:
@@ -67,6 +74,7 @@ async def listen(db: QueueDatabase) -> AsyncGenerator[WakeUp, None]:
                 yield WakeUp(
                     shards=frozenset(shard for shard in row.get("shards", ()) if isinstance(shard, int)),
                     small=row.get("small") is not False,
+                    cancel=row.get("cancel") is True,
                 )
     finally:
         await cursor.close()

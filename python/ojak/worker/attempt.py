@@ -17,7 +17,7 @@ from ojak.model.job import Job
 from ojak.model.outcome import AttemptOutcome, AttemptPhases, DeliveryAttempt, FailureReason, SettledOutcome
 from ojak.model.status import GATE_STATUSES, StatusClass, classify_status, retry_after_s
 from ojak.signing import Scheme, SenderKeys, SigningKey
-from ojak.store.settle import Ended, Retried
+from ojak.store.settle import Ended, Retried, without_attempt
 from ojak.worker.bodies import Body
 from ojak.worker.standings import Standings
 
@@ -62,7 +62,7 @@ class Attempted:
         """The attempt as the application is told of it."""
         outcome, job = self.outcome, self.outcome.job
         if isinstance(outcome, Ended) and isinstance(outcome.outcome, SettledOutcome):
-            came_to = _ENDS[outcome.outcome]
+            came_to = _ENDS.get(outcome.outcome, AttemptOutcome.OWN_FAULT)
         else:
             came_to = AttemptOutcome.RETRY if outcome.spent else AttemptOutcome.OWN_FAULT
         return DeliveryAttempt(
@@ -110,22 +110,30 @@ class Attempter:
         self._first = Scheme(config.first_scheme)
         self._random = random.Random()  # noqa: S311 - jitter
 
-    async def attempt(self, job: Job, body: Body | None, *, allowance: Callable[[], float]) -> Attempted:
+    async def attempt(
+        self, job: Job, body: Body | None, *, allowance: Callable[[], float], begin: Callable[[], bool]
+    ) -> Attempted:
         """Make one attempt.
 
         Args:
             job: the leased delivery.
             body: what to send; None if it is not in the database any more.
             allowance: for how many seconds the lease may still be believed.
+            begin: asked in the step of the loop in which the request begins; False if it was cancelled before that.
         """
+        if job.past_deadline:
+            return Attempted(outcome=without_attempt(job, FailureReason.PAST_DEADLINE, "past-deadline"))
         if job.too_old:
-            return Attempted(outcome=_failed(job, FailureReason.TOO_OLD, "too-old"))
+            return Attempted(outcome=without_attempt(job, FailureReason.TOO_OLD, "too-old"))
         if body is None:
-            return Attempted(outcome=_failed(job, FailureReason.PARKED, "body-missing"))
+            return Attempted(outcome=without_attempt(job, FailureReason.PARKED, "body-missing"))
         key = await self._key(job)
         if isinstance(key, Attempted):
             return key
         known = self._standings.scheme(job.lane)
+        # No step of the loop lies between this and the request.
+        if not begin():
+            return Attempted(outcome=without_attempt(job, SettledOutcome.CANCELLED, "cancelled"))
         try:
             knocked = await self._knocker.knock(
                 job.inbox,
@@ -258,11 +266,6 @@ class Attempter:
             scheme=scheme,
             maybe_delivered=maybe_delivered,
         )
-
-
-def _failed(job: Job, outcome: FailureReason, reason: str) -> Ended:
-    """An end without an attempt."""
-    return Ended(job=job, outcome=outcome, spent=False, status=None, reason=reason, scheme=None)
 
 
 def _ended(

@@ -13,6 +13,7 @@ from ojak.model.job import Job, Priority
 from ojak.store.claim import ClaimedHost, ReadyHost, claim, ready_hosts
 from ojak.store.database import QueueDatabase
 from ojak.store.hand_back import undo_claim
+from ojak.store.supersede import superseded
 from ojak.worker.bodies import Bodies
 from ojak.worker.held import Held
 from ojak.worker.lanes import SLOW_MS, Lanes
@@ -46,6 +47,7 @@ class Claimer:
         config: leases, and how far ahead.
         on_claimed: called when jobs were added to the lanes.
         on_held: called with jobs that were claimed of a host that is held: to be handed back.
+        on_superseded: called with leased jobs that were taken back before they were begun.
         may_claim: whether there is room for outcomes.
     """
 
@@ -64,6 +66,7 @@ class Claimer:
         config: DelivererConfig,
         on_claimed: Callable[[], None],
         on_held: Callable[[Sequence[Job]], None],
+        on_superseded: Callable[[Sequence[Job]], None],
         may_claim: Callable[[], bool],
     ) -> None:
         self._db = db
@@ -78,6 +81,7 @@ class Claimer:
         self._config = config
         self._on_claimed = on_claimed
         self._on_held = on_held
+        self._on_superseded = on_superseded
         self._may_claim = may_claim
         self._woken = asyncio.Event()
         self._low = asyncio.Event()
@@ -225,16 +229,20 @@ class Claimer:
         jobs = [job for item in claimed for job in item.jobs]
         # Bodies first: if they cannot be read now, nothing is held, and the claim is undone.
         await self._bodies.load(job.body for job in jobs)
+        dropped = await superseded(self._db, jobs)
         self._held.take(jobs, until_s=until_s)
+        if dropped:
+            self._on_superseded([job for job in jobs if job.id in dropped])
         for item in claimed:
+            wanted = [job for job in item.jobs if job.id not in dropped] if dropped else item.jobs
             if self._lanes.is_held(item.host.authority):
                 # It asked for no more while its jobs were being claimed.
-                self._on_held(item.jobs)
+                self._on_held(wanted)
                 continue
             self._lanes.add(
                 item.host.authority,
                 item.host.shard,
-                item.jobs,
+                wanted,
                 proven=self._standings.proven(item.host.authority),
                 foreign=item.foreign,
             )

@@ -2,6 +2,7 @@
 """The engine: one `run()` put together. Claim → lanes → attempt → settle, and the loops that keep leases true."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -13,9 +14,14 @@ from typing import Any
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
 from ojak.model.job import Job, Priority
+from ojak.model.outcome import SettledOutcome
+from ojak.store.batches import end_past_deadlines
+from ojak.store.cancel import flagged_of
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.ends import set_telling, tell_nobody, wants_telling
-from ojak.store.settle import Ended, Retried
+from ojak.store.order import mend_order
+from ojak.store.settle import Ended, Retried, without_attempt
+from ojak.store.supersede import REASON as TAKEN_BACK
 from ojak.store.sweep import mend_dues
 from ojak.store.wakeups import listen
 from ojak.worker.attempt import Attempter
@@ -38,6 +44,8 @@ _log = logging.getLogger("ojak.worker")
 
 _FAREWELL_S = 5.0
 _BEAT_EVERY_S = 1.0
+_CANCEL_EVERY_S = 1.0
+_DEADLINES_EVERY_S = 1.0
 _TELLING_EVERY_S = 5.0
 
 
@@ -79,6 +87,7 @@ class Engine:
         self._lanes = Lanes(concurrency=config.concurrency, per_host=config.per_host)
         self._telling = False
         self._stopping = asyncio.Event()
+        self._cancel_asked = asyncio.Event()
         self._settler = Settler(
             db=db,
             standings=standings,
@@ -112,6 +121,7 @@ class Engine:
                 config=config,
                 on_claimed=self._claimed,
                 on_held=self._return_held,
+                on_superseded=self._superseded,
                 may_claim=self._settler.has_room,
             )
             for priority in Priority
@@ -157,6 +167,7 @@ class Engine:
         last = [
             asyncio.create_task(self._settler.run(), name="ojak-settle"),
             asyncio.create_task(forever("tell", self._teller.tell_step), name="ojak-tell"),
+            asyncio.create_task(forever("cancel", self._cancel_step), name="ojak-cancel"),
         ]
         loops: list[asyncio.Task[None]] = []
         stopping = asyncio.create_task(self._stopping.wait(), name="ojak-stopping")
@@ -197,6 +208,7 @@ class Engine:
             "own": self._own_step,
             "reap": self._reaper.step,
             "sweep": self._sweep_step,
+            "deadlines": self._deadline_step,
             "tell-sweep": self._teller.sweep_step,
             "telling": self._telling_step,
             "pace": self._pace.step,
@@ -241,6 +253,10 @@ class Engine:
     def _return_held(self, jobs: Sequence[Job]) -> None:
         self._flights.return_soon(jobs)
 
+    def _superseded(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self._settler.add(without_attempt(job, SettledOutcome.SUPERSEDED, TAKEN_BACK))
+
     def _one_landed(self) -> None:
         for claimer in self._claimers.values():
             claimer.finished()
@@ -259,7 +275,9 @@ class Engine:
     async def _listen_step(self) -> None:
         async with aclosing(listen(self._db)) as wakeups:
             async for wake_up in wakeups:
-                if not wake_up.shards:
+                if wake_up.cancel:
+                    self._cancel_asked.set()
+                elif not wake_up.shards:
                     self._ownership.look()
                 elif not wake_up.shards.isdisjoint(self._ownership.epochs):
                     self._claimers[Priority.SMALL if wake_up.small else Priority.FANOUT].wake()
@@ -287,11 +305,28 @@ class Engine:
         await self._flights.landed_in(shards)
         await self._settler.drained()
 
+    async def _cancel_step(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CANCEL_EVERY_S):
+                await self._cancel_asked.wait()
+        self._cancel_asked.clear()
+        if self._held.holds_any and (ids := await flagged_of(self._db, self.stamp)):
+            await self._flights.cancel(ids)
+
+    async def _deadline_step(self) -> None:
+        await pause(_DEADLINES_EVERY_S)
+        # One of all the owners is enough, and shard 0 has at most one.
+        if 0 in self._ownership.epochs and (count := await end_past_deadlines(self._db)):
+            _log.info("given up on at their batch's deadline", extra={"count": count})
+
     async def _sweep_step(self) -> None:
         await pause(self._config.sweep_every_s)
         if 0 not in self._ownership.epochs:
             # One of all the owners is enough, and shard 0 has at most one.
             return
+        if count := await mend_order(self._db):
+            _log.warning("deliveries waited behind nothing; mended", extra={"count": count})
+            self._look()
         if count := await mend_dues(self._db, lease_s=self._config.lease_s):
             _log.error("hosts had work and were not due; mended", extra={"count": count})
             self._look()

@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
 from ojak.model.job import Job
-from ojak.model.outcome import DeliveryAttempt
+from ojak.model.outcome import DeliveryAttempt, SettledOutcome
+from ojak.store.cancel import mark_begun
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.hand_back import hand_back
 from ojak.store.hosts import hold_host
-from ojak.store.settle import Ended, Retried
+from ojak.store.settle import Ended, Retried, without_attempt
 from ojak.worker.attempt import Attempted, Attempter
 from ojak.worker.board import FlightBoard
 from ojak.worker.bodies import Bodies
@@ -75,6 +76,8 @@ class Flights:
         self._closed = False
         self._filling = False
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
+        self._on_wire: dict[bytes, Job] = {}
+        self._cancelled: set[bytes] = set()
         self._board_slots: dict[bytes, int] = {}
         self._holds: dict[str, asyncio.TimerHandle] = {}
         self._errands: set[asyncio.Task[None]] = set()
@@ -126,7 +129,10 @@ class Flights:
         attempted: Attempted | None = None
         try:
             attempted = await self._attempter.attempt(
-                job, await self._bodies.get(job.body), allowance=lambda: self._held.trust_left_s(job)
+                job,
+                await self._bodies.get(job.body),
+                allowance=lambda: self._allowance_s(job),
+                begin=lambda: self._begin(job),
             )
         except asyncio.CancelledError:
             self._note_cut_off(job)
@@ -138,6 +144,8 @@ class Flights:
             self.return_soon([job])
         finally:
             self._tasks.pop(job.id, None)
+            self._on_wire.pop(job.id, None)
+            self._cancelled.discard(job.id)
             tells = attempted is not None and attempted.tells
             self._lanes.done(job, proven=self._standings.proven(job.lane) if tells else None)
             self._landed.set()
@@ -176,6 +184,31 @@ class Flights:
         """Give jobs back that were not begun, without waiting for it."""
         if jobs:
             self._run_errand(self.hand_back(jobs))
+
+    def _begin(self, job: Job) -> bool:
+        """Whether a request may begin now. From here on it counts as on the wire."""
+        if job.id in self._cancelled:
+            return False
+        self._on_wire[job.id] = job
+        return True
+
+    def _allowance_s(self, job: Job) -> float:
+        """For how long the next request of a delivery may last: none is made after it was cancelled."""
+        return 0.0 if job.id in self._cancelled else self._held.trust_left_s(job)
+
+    async def cancel(self, ids: set[bytes]) -> None:
+        """Deliveries were cancelled: end what has not begun, and say of what is on the wire that it is.
+
+        What is neither here nor on the wire is about to come or to go: it is asked for again.
+        """
+        for job in self._lanes.take_jobs(ids):
+            self._settler.add(without_attempt(job, SettledOutcome.CANCELLED, "cancelled"))
+        self._cancelled |= ids & self._tasks.keys()
+        begun: dict[bytes, list[bytes]] = {}
+        for row_id in ids & self._on_wire.keys():
+            begun.setdefault(self._on_wire[row_id].stamp, []).append(row_id)
+        if begun:
+            await mark_begun(self._db, begun)
 
     def _note_cut_off(self, job: Job) -> None:
         """A request was cut off. Its outcome is dropped if its lease was taken; else the inbox may have the body."""
@@ -219,7 +252,7 @@ class Flights:
         """Leases were taken: stop their requests, drop their outcomes."""
         # An outcome that is being stored is no longer leased either, and no loss.
         flying = {row_id: task for row_id, task in self._tasks.items() if row_id in ids}
-        dropped = self._lanes.drop(ids)
+        dropped = [job.id for job in self._lanes.take_jobs(ids)]
         self._held.drop([*dropped, *flying])
         for task in flying.values():
             task.cancel()

@@ -219,18 +219,18 @@ class Lanes:
         """Take out everything that waits, to be handed back."""
         return [job for lane in list(self._lanes.values()) for job in self._take(lane)]
 
-    def drop(self, ids: set[bytes]) -> set[bytes]:
-        """Forget waiting jobs whose lease was taken; gives the ids that were found."""
-        dropped: set[bytes] = set()
+    def take_jobs(self, ids: set[bytes]) -> list[Job]:
+        """Take out waiting jobs: their lease was taken, or they were cancelled; gives those that were found."""
+        taken: list[Job] = []
         for lane in list(self._lanes.values()):
             for line in lane.waiting:
                 for job in [job for job in line if job.id in ids]:
                     line.remove(job)
                     self._count(lane, job.priority, -1)
-                    dropped.add(job.id)
+                    taken.append(job)
             self._leave(lane)
             self._enter(lane)
-        return dropped
+        return taken
 
     def _take(self, lane: Lane) -> list[Job]:
         jobs = [job for line in lane.waiting for job in line]

@@ -6,9 +6,9 @@ import pytest
 from ojak.model.activity import activity_of
 from ojak.model.inbox import canonical_inbox
 from ojak.model.job import Priority
-from ojak.store.bodies import put_body
 from ojak.store.database import QueueDatabase
 from ojak.store.enqueue import Enqueued, NewJob, enqueue
+from ojak.store.handover import hand_over
 
 Put = Callable[..., Awaitable[list[Enqueued]]]
 
@@ -23,22 +23,20 @@ def put(db: QueueDatabase) -> Put:
         activity_id: str = "https://a.test/1",
         priority: Priority = Priority.FANOUT,
         note: str = "",
+        kind: str = "Like",
+        about: object = None,
+        sender: str = "https://a.test/u",
+        order_key: str | None = None,
     ) -> list[Enqueued]:
-        activity = activity_of({"id": activity_id, "type": "Like", "summary": note}, max_bytes=1 << 20)
-        await put_body(db, activity, sender="https://a.test/u", kept_s=60)
+        content = {"id": activity_id, "type": kind, "summary": note} | ({} if about is None else {"object": about})
+        activity = activity_of(content, max_bytes=1 << 20)
+        handover = await hand_over(db, activity, sender=sender, priority=priority, kept_s=60, order_key=order_key)
         jobs = []
         for url in inboxes:
             inbox = canonical_inbox(url)
             jobs.append(NewJob(authority=inbox.authority, inbox=inbox.url, shared=False, ref=None))
         answers: list[Enqueued] = []
-        async for _, chunk in enqueue(
-            db,
-            jobs,
-            activity_identity=activity.identity,
-            body=activity.key,
-            sender="https://a.test/u",
-            priority=priority,
-        ):
+        async for _, chunk in enqueue(db, jobs, handover):
             answers.extend(chunk)
         return answers
 

@@ -111,7 +111,7 @@ def test_what_is_taken_out_is_everything_that_waits_and_nothing_that_is_open():
 def test_jobs_whose_lease_was_taken_are_forgotten():
     made = lanes(a=4)
     jobs = jobs_of("a", 4)
-    assert made.drop({jobs[0].id, jobs[3].id, b"unknown"}) == {jobs[0].id, jobs[3].id}
+    assert made.take_jobs({jobs[0].id, jobs[3].id, b"unknown"}) == [jobs[0], jobs[3]]
     assert [job.id for job in started(made)] == [jobs[1].id, jobs[2].id]
 
 

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ojak queue`: what waits, and what to do about it."""
+
+from pathlib import Path
+
+import click
+
+from ojak.cli.show import counted, print_counts, print_deliveries_json, print_delivery, print_json
+from ojak.cli.where import where_options
+from ojak.cli.which import WHERE, on_queue, say_waiting, which_options
+from ojak.model.job import UNFINISHED
+from ojak.model.outcome import FailureReason, SettledOutcome
+from ojak.model.selection import Selection
+
+_OUTCOMES = click.Choice([str(outcome) for outcome in (*SettledOutcome, *FailureReason)])
+_STATES = click.Choice([*UNFINISHED, *_OUTCOMES.choices])
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
+
+
+@click.group("queue")
+def queue() -> None:
+    """Show what is queued; cancel and replay it."""
+
+
+@queue.command("status")
+@where_options(*WHERE)
+@_JSON
+def status(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
+    """Count the deliveries by state. Those that have ended are kept for some days."""
+    counts = on_queue(config, flags, lambda queue: queue.counts())
+    if as_json:
+        print_json({"counts": counts, "unfinished": sum(counts.get(state, 0) for state in UNFINISHED)})
+    elif counts:
+        print_counts(counts)
+    else:
+        click.echo("the queue is empty")
+
+
+@queue.command("list")
+@which_options
+@click.option("--state", "states", type=_STATES, multiple=True, help="In this state; may be given many times.")
+@click.option("--limit", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="So many at most.")
+@where_options(*WHERE)
+@_JSON
+def list_(
+    *,
+    config: Path | None,
+    limit: int,
+    states: tuple[str, ...],
+    activity: str | None,
+    object: str | None,  # noqa: A002 - the flag's name
+    sender: str | None,
+    host: str | None,
+    batch: str | None,
+    as_json: bool,
+    **flags: str | None,
+) -> None:
+    """List deliveries, all or some, with what they wait for; unless told which states, those that have not ended."""
+    named = {"activity": activity, "object": object, "sender": sender, "host": host, "batch": batch}
+    which = Selection(**named) if any(value is not None for value in named.values()) else None
+    found = on_queue(config, flags, lambda queue: queue.deliveries(which, states=states or UNFINISHED, limit=limit))
+    if as_json:
+        print_deliveries_json(found)
+        return
+    for delivery in found:
+        print_delivery(delivery, named=True)
+    if len(found) == limit:
+        click.echo(f"… these are the first {limit}; --limit lists more", err=True)
+
+
+@queue.command("cancel")
+@which_options
+@where_options(*WHERE)
+@_JSON
+def cancel(
+    *,
+    config: Path | None,
+    activity: str | None,
+    object: str | None,  # noqa: A002 - the flag's name
+    sender: str | None,
+    host: str | None,
+    batch: str | None,
+    as_json: bool,
+    **flags: str | None,
+) -> None:
+    """End what is queued of an activity, an object, a sender, a host or a batch. Give exactly one.
+
+    When this returns, no request of it begins any more. What was on the wire already ends as what it comes to. A worker
+    that died without anybody noticing is waited for until its leases have run out.
+    """
+    Selection(activity=activity, object=object, sender=sender, host=host, batch=batch)
+    done = on_queue(
+        config,
+        flags,
+        lambda queue: queue.cancel(
+            activity=activity, object=object, sender=sender, host=host, batch=batch, on_waiting=say_waiting
+        ),
+    )
+    if as_json:
+        print_json({"cancelled": done.count, "on_wire": done.on_wire})
+        return
+    click.echo(f"{counted(done.count, 'delivery')} cancelled")
+    if done.on_wire:
+        click.echo(f"{counted(done.on_wire, 'request')} had begun already, and end as what they come to")
+
+
+@queue.command("replay")
+@which_options
+@click.option(
+    "--outcome",
+    "outcomes",
+    type=_OUTCOMES,
+    multiple=True,
+    help="Only what ended so; may be given many times. Unless given: all but delivered, superseded and cancelled.",
+)
+@where_options(*WHERE)
+@_JSON
+def replay(
+    *,
+    config: Path | None,
+    outcomes: tuple[str, ...],
+    activity: str | None,
+    object: str | None,  # noqa: A002 - the flag's name
+    sender: str | None,
+    host: str | None,
+    batch: str | None,
+    as_json: bool,
+    **flags: str | None,
+) -> None:
+    """Queue ended deliveries again of an activity, an object, a sender, a host or a batch. Give exactly one."""
+    Selection(activity=activity, object=object, sender=sender, host=host, batch=batch)
+    wanted = [_outcome(name) for name in outcomes] or None
+    done = on_queue(
+        config,
+        flags,
+        lambda queue: queue.replay(
+            activity=activity, object=object, sender=sender, host=host, batch=batch, outcomes=wanted
+        ),
+    )
+    if as_json:
+        print_json({"replayed": done.count, "without_body": done.without_body})
+        return
+    click.echo(f"{counted(done.count, 'delivery')} queued again")
+    if done.without_body:
+        click.echo(f"{done.without_body} left: their activity is not kept any more, or its id has other bytes now")
+
+
+def _outcome(name: str) -> SettledOutcome | FailureReason:
+    return SettledOutcome(name) if name in set(SettledOutcome) else FailureReason(name)

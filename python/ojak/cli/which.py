@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flags that say which deliveries, and what every command on the queue does first."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from ojak.cli.where import queue_of, settings_of
+from ojak.control import QueueControl
+from ojak.deliverer import Deliverer
+
+T = TypeVar("T")
+
+WHERE: Final = ("data", "mongo_url", "mongo_url_file", "database")
+"""The settings that say where the queue is."""
+
+_SELECTORS: Final = (
+    ("activity", "ID", "Of the activity with this id."),
+    ("object", "ID", "Of activities whose object has this id."),
+    ("sender", "ID", "Of this sender."),
+    ("host", "NAME", "To this host."),
+    ("batch", "TAG", "Of the batch with this tag."),
+)
+
+
+def which_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command a flag for each way to select deliveries."""
+    for name, shown, text in reversed(_SELECTORS):
+        command = click.option(f"--{name}", name, metavar=shown, help=text)(command)
+    return command
+
+
+def on_queue(config: Path | None, flags: dict[str, str | None], ask: Callable[[QueueControl], Awaitable[T]]) -> T:
+    """Ask something of the queue that flags and settings name."""
+    settings = settings_of(config, **flags)
+
+    async def answered() -> T:
+        deliverer = Deliverer(queue_of(settings), database=settings.database, config=settings.deliverer_config())
+        async with deliverer:
+            return await ask(deliverer)
+
+    return asyncio.run(answered())
+
+
+def say_waiting(count: int) -> None:
+    """Tell on a terminal that a cancel waits for workers."""
+    if sys.stderr.isatty():
+        click.echo(
+            f"waiting for workers to let go of {count}; one that died is waited for until its leases end", err=True
+        )

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Explain: each delivery of an activity, and what it waits for; and lists of deliveries."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from ojak.errors import InputError
+from ojak.model.explanation import DeliveryState, Explanation, WaitsFor
+from ojak.model.job import UNFINISHED
+from ojak.model.selection import Selection
+from ojak.store.batches import FAILED
+from ojak.store.database import Document, QueueDatabase
+from ojak.store.order import LIVE
+from ojak.store.select import selected
+
+_AT_A_TIME: Final = 500
+
+
+class UnknownActivity(InputError):
+    """No delivery of an activity with that id is kept; names it."""
+
+
+async def explain(db: QueueDatabase, activity_id: str, *, limit: int) -> Explanation:
+    """Where an activity went.
+
+    Raises:
+        UnknownActivity: no delivery of it is kept.
+    """
+    keys = [row["_id"] async for row in db.bodies.find({"activity": activity_id}, {"_id": 1})]
+    groups = await db.jobs.aggregate(
+        [{"$match": {"body": {"$in": keys}}}, {"$group": {"_id": "$state", "count": {"$sum": 1}}}]
+    )
+    counts = {str(group["_id"]): group["count"] async for group in groups}
+    if not counts:
+        raise UnknownActivity(
+            f"activity {activity_id[:200]!r} has no deliveries here; they are kept for some days after their end"
+        )
+    rows: list[Document] = []
+    for states in ({"$in": list(UNFINISHED)}, {"$nin": list(UNFINISHED)}):
+        if len(rows) < limit:
+            found = db.jobs.find({"body": {"$in": keys}, "state": states}).sort([("state", 1), ("inbox", 1)])
+            rows += await found.limit(limit - len(rows)).to_list()
+    return Explanation(activity_id=activity_id, counts=counts, deliveries=tuple(await _read(db, rows)))
+
+
+async def list_deliveries(
+    db: QueueDatabase, selection: Selection | None, *, states: Collection[str], limit: int
+) -> list[DeliveryState]:
+    """Deliveries in some states: of a selection, or of the whole queue. At most so many."""
+    where: Document = {"state": {"$in": sorted(states)}}
+    rows: list[Document] = []
+    if selection is None:
+        rows = await db.jobs.find(where).limit(limit).to_list()
+    else:
+        async for page in selected(db, selection, where, at_a_time=min(limit, _AT_A_TIME)):
+            ids = [row["_id"] for row in page[: limit - len(rows)]]
+            rows += await db.jobs.find({"_id": {"$in": ids}}).to_list()
+            if len(rows) >= limit:
+                break
+    return await _read(db, rows)
+
+
+ALL_STATES: Final = (*UNFINISHED, "delivered", *FAILED)
+
+
+async def _read(db: QueueDatabase, rows: Sequence[Document]) -> list[DeliveryState]:
+    waiting = [row for row in rows if row["state"] in UNFINISHED]
+    lanes = list({row["lane"] for row in waiting})
+    held: dict[str, datetime] = {}
+    async for host in db.hosts.find(
+        {"_id": {"$in": lanes}, "$expr": {"$gt": ["$hold_until", db.now.expr]}}, {"hold_until": 1}
+    ):
+        held[host["_id"]] = host["hold_until"]
+    behind = await _behind(db, [row["order"] for row in waiting if row["state"] == "blocked" and "order" in row])
+    now = await db.server_time()
+    return [_state_of(row, held, behind, now) for row in rows]
+
+
+async def _behind(db: QueueDatabase, orders: Sequence[bytes]) -> dict[bytes, str]:
+    """The activity whose delivery is queued or leased in each order: what the blocked ones wait behind."""
+    rows = db.jobs.find({"state": {"$in": LIVE}, "order": {"$in": list(orders)}}, {"order": 1, "activity": 1})
+    return {row["order"]: str(row["activity"]) async for row in rows}
+
+
+def _state_of(row: Document, held: Mapping[str, datetime], behind: Mapping[bytes, str], now: datetime) -> DeliveryState:
+    last: Any = row.get("last")
+    last = last if isinstance(last, dict) else {}
+    waits_for, next_try = _waits_for(row, held, now)
+    return DeliveryState(
+        activity_id=str(row.get("activity", "")),
+        inbox=str(row.get("inbox", "")),
+        sender=str(row.get("sender", "")),
+        ref=row.get("ref"),
+        batch=row.get("batch"),
+        state=str(row["state"]),
+        attempts=row["tries"] if isinstance(row.get("tries"), int) else 0,
+        maybe_delivered=row.get("maybe", 0),
+        status=last.get("status"),
+        reason=str(last.get("reason") or ""),
+        scheme=last.get("scheme"),
+        detail=str(last.get("detail") or ""),
+        waits_for=waits_for,
+        behind=behind.get(row.get("order", b"")) if waits_for is WaitsFor.ORDER else None,
+        next_try=next_try,
+        queued_at=row.get("queued_at"),
+        finished_at=row.get("finished_at"),
+    )
+
+
+def _waits_for(row: Document, held: Mapping[str, datetime], now: datetime) -> tuple[WaitsFor | None, datetime | None]:
+    state, run_at = row["state"], row.get("run_at")
+    if state == "leased":
+        return WaitsFor.ANSWER, None
+    if state == "blocked":
+        return WaitsFor.ORDER, None
+    if state != "queued" or not isinstance(run_at, datetime):
+        return None, None
+    hold_until = held.get(row["lane"])
+    if hold_until is not None and hold_until > run_at:
+        return WaitsFor.HOST, hold_until
+    if run_at > now:
+        return WaitsFor.TIME, run_at
+    return WaitsFor.TURN, now

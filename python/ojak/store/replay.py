@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replay: ended deliveries wait again, in the order they are replayed."""
+
+from collections.abc import Collection
+from typing import Final
+
+from pymongo import UpdateOne
+from pymongo.errors import DuplicateKeyError
+
+from ojak.model.job import Priority
+from ojak.model.selection import Replayed, Selection
+from ojak.store.bodies import KEPT_BEYOND_S
+from ojak.store.database import Document, QueueDatabase
+from ojak.store.enqueue import revival
+from ojak.store.hosts import Due, lower_due
+from ojak.store.order import promote
+from ojak.store.select import selected
+
+_AT_A_TIME: Final = 500
+
+
+async def replay_selected(
+    db: QueueDatabase, selection: Selection, *, outcomes: Collection[str], kept_s: float
+) -> Replayed:
+    """Queue again what is selected and ended in one of these ways. In bounded steps; can be repeated."""
+    count = without = 0
+    bodies: dict[bytes, bool] = {}
+    where: Document = {"state": {"$in": sorted(outcomes)}}
+    async for rows in selected(db, selection, where, at_a_time=_AT_A_TIME):
+        for key in {row["body"] for row in rows} - bodies.keys():
+            bodies[key] = await _keep_body(db, key, kept_s=kept_s)
+        usable = [row for row in rows if bodies[row["body"]]]
+        without += len(rows) - len(usable)
+        if not usable:
+            continue
+        updates = [UpdateOne({"_id": row["_id"], "state": row["state"]}, _again(db, row)) for row in usable]
+        count += (await db.jobs.bulk_write(updates, ordered=False)).modified_count
+        await lower_due(
+            db,
+            [Due(authority=row["lane"], priority=Priority(row["priority"])) for row in usable if "order" not in row],
+        )
+        await promote(db, [row["order"] for row in usable if "order" in row])
+    return Replayed(count=count, without_body=without)
+
+
+def _again(db: QueueDatabase, row: Document) -> list[Document]:
+    """As a new send would revive it, with what it had: but not its batch's deadline, which may be over."""
+    update, unset = revival(db, {"order": row["order"]} if "order" in row else {})
+    gone = {"told", "finished_at", "expire_at", "lease", "last", "cancel", "give_up_at"}
+    return [update, {"$unset": [name for name in unset["$unset"] if name in gone]}]
+
+
+async def _keep_body(db: QueueDatabase, key: bytes, *, kept_s: float) -> bool:
+    """Put off the expiry of a body; False if it is not there, or its id has other bytes that are being delivered."""
+    try:
+        result = await db.bodies.update_one(
+            {"_id": key},
+            [{"$set": {"unended": True, "expire_at": {"$max": ["$expire_at", db.now.plus(kept_s + KEPT_BEYOND_S)]}}}],
+        )
+    except DuplicateKeyError:
+        return False
+    return result.matched_count == 1
