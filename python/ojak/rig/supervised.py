@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A supervisor as a child process, as an operator would start it."""
 
-import ctypes
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,8 +16,6 @@ from typing import Any, Final
 from ojak.errors import OjakError
 from ojak.rig.cpu import cpu_time
 
-_PR_SET_PDEATHSIG: Final = 1
-_libc: Final = ctypes.CDLL(None)
 _START_S: Final = 60.0
 _STOP_S: Final = 60.0
 _LOOK_S: Final = 0.02
@@ -130,10 +128,6 @@ class Supervised:
             return ""
 
 
-def _drain_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 @contextmanager
 def running_supervisor(data_dir: Path, flags: Sequence[str], *, log: Path) -> Iterator[Supervised]:
     """Run a supervisor on a data folder until the block ends, and yield it once all its workers are at work.
@@ -148,12 +142,10 @@ def running_supervisor(data_dir: Path, flags: Sequence[str], *, log: Path) -> It
     """
     with log.open("wb") as stream:
         process = subprocess.Popen(  # noqa: S603 - our own module, by our own interpreter
-            [sys.executable, "-m", "ojak.supervisor", "--data", str(data_dir), *flags],
+            [sys.executable, "-m", "ojak.rig.tied", str(os.getpid()), "--data", str(data_dir), *flags],
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
-            # However this process ends, the supervisor drains: a demo that is killed leaves nothing running.
-            preexec_fn=_drain_with_parent,  # noqa: PLW1509 - one system call, and no thread of ours runs yet
         )
     supervised = Supervised(data_dir, process, log)
     try:

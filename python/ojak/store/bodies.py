@@ -14,6 +14,7 @@ from ojak.model.activity import Activity
 from ojak.model.job import UNFINISHED
 from ojak.store.database import QueueDatabase
 
+_BEING_QUEUED_S: Final = 60.0
 KEPT_BEYOND_S: Final = DAY_S
 """How much longer than its last delivery a body is kept, so that no row outlives what it points to."""
 
@@ -57,6 +58,7 @@ async def put_body(db: QueueDatabase, activity: Activity, *, sender: str, kept_s
                             "senders": {"$setUnion": [{"$ifNull": ["$senders", []]}, {"$literal": [sender]}]},
                             "seq": "$$CLUSTER_TIME",
                             "unended": True,
+                            "put_at": db.now.expr,
                             "expire_at": {"$max": ["$expire_at", db.now.plus(kept_s + KEPT_BEYOND_S)]},
                             **named,
                         }
@@ -88,7 +90,12 @@ async def _give_way(db: QueueDatabase, activity: Activity) -> None:
     if earlier is None or earlier["_id"] == activity.key:
         return
     waiting = await db.jobs.find_one({"body": earlier["_id"], "state": {"$in": UNFINISHED}}, {"_id": 1})
-    if waiting is not None:
+    known = waiting or await db.jobs.find_one({"body": earlier["_id"]}, {"_id": 1})
+    just_put = await db.bodies.find_one(
+        {"_id": earlier["_id"], "$expr": {"$gt": ["$put_at", db.now.plus(-_BEING_QUEUED_S)]}}, {"_id": 1}
+    )
+    # Without a row it may still be on its way into the queue: its sender stores the bytes first.
+    if waiting is not None or (known is None and just_put is not None):
         raise ConflictingActivity(
             f"activity id {activity.identity!r} was handed over before with other bytes that are still being delivered;"
             " allowed is the same bytes, another id, or waiting until the first has ended everywhere"

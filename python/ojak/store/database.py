@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`QueueDatabase`: a connection to the queue's collections, with the concerns that its promises rest on."""
 
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -13,8 +12,9 @@ from pymongo.errors import ConfigurationError, InvalidName, InvalidURI, PyMongoE
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
+from ojak.clock import SystemClock
 from ojak.errors import ConfigError, StoreError
-from ojak.store.now import Now
+from ojak.store.now import EPOCH, Now
 from ojak.store.trouble import NO_REPLICA_SET, explained
 
 Document = dict[str, Any]
@@ -45,6 +45,7 @@ _CODEC: Final[CodecOptions[Document]] = CodecOptions(
 )
 
 _MAJORITY: Final = WriteConcern(w="majority")
+_CLOCK: Final = SystemClock()
 _OFFSET_KEPT_S: Final = 60.0
 
 
@@ -99,7 +100,7 @@ class QueueDatabase:
         self.client = client
         self.name = name
         self.now = now or Now()
-        self._offset = timedelta()
+        self._at_boot = EPOCH
         self._offset_until_s = 0.0
         self.jobs = self._collection("jobs")
         self.bodies = self._collection("bodies")
@@ -132,15 +133,17 @@ class QueueDatabase:
     async def server_time(self) -> datetime:
         """The database's present time as a value, for inserts, which cannot hold an expression.
 
-        The server is asked once a minute; in between its distance to this machine's clock is used.
+        The server is asked once a minute; in between the time that has passed here is added.
         """
         if self.now.literal is not None:
             return self.now.literal
-        boot_s = time.monotonic()
+        boot_s = _CLOCK.boot_s()
         if boot_s >= self._offset_until_s:
-            self._offset = await self.server_clock() - datetime.now(UTC)
+            asked_at_s = boot_s
+            self._at_boot = await self.server_clock() - timedelta(seconds=asked_at_s)
             self._offset_until_s = boot_s + _OFFSET_KEPT_S
-        return datetime.now(UTC) + self._offset
+        # Counted on a clock that nobody sets: a step of the machine's own would hold or age what is queued next.
+        return self._at_boot + timedelta(seconds=_CLOCK.boot_s())
 
     async def server_clock(self) -> datetime:
         """What the primary's clock shows, asked anew."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One attempt of one delivery: sign, post, knock once more if the scheme was refused, and say what it came to."""
 
+import asyncio
 import logging
 import random
 from collections.abc import Callable
@@ -25,6 +26,7 @@ _log = logging.getLogger("ojak.worker.attempt")
 
 _NAMED_RETRIES: Final = 5
 """What an operator's `retry_statuses` name is retried up to so many attempts."""
+_KEYS_S: Final = 10.0
 _SHARED_GONE_S: Final = 3600.0
 _OWN_FAULT_S: Final = 30.0
 _DETAIL_BYTES: Final = 200
@@ -155,7 +157,9 @@ class Attempter:
 
     async def _key(self, job: Job) -> SigningKey | Attempted:
         try:
-            return (await self._keys.keys_of(job.sender)).rsa
+            # A source that hangs must not hold a slot: its sender waits, and nobody else.
+            async with asyncio.timeout(_KEYS_S):
+                return (await self._keys.keys_of(job.sender)).rsa
         except UnknownSender as error:
             return self._keyless(job, "key-missing", error)
         except SigningError as error:

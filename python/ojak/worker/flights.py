@@ -211,7 +211,12 @@ class Flights:
             await mark_begun(self._db, begun)
 
     def _note_cut_off(self, job: Job) -> None:
-        """A request was cut off. Its outcome is dropped if its lease was taken; else the inbox may have the body."""
+        """A delivery was cut off. Its outcome is dropped if its lease was taken; else the inbox may have the body."""
+        if job.id not in self._on_wire:
+            # Not one byte of it: nothing was begun.
+            self._clear(job.id)
+            self.return_soon([job])
+            return
         if self._held.trust_left_s(job) > 0:
             self._settler.add(
                 Retried(

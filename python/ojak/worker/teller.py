@@ -141,7 +141,11 @@ class Teller:
                 if inspect.isawaitable(answer):
                     async with asyncio.timeout(CALLBACK_S):
                         await answer
-        except Exception:  # noqa: BLE001 - an application's callback may raise anything
+        except (Exception, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                # It is this loop that is being ended, not something that the callback waited for.
+                raise
             count = self._failed.get(key, (0, 0.0))[0] + 1
             if (datetime.now(UTC) - end.finished_at).total_seconds() > self._give_up_s:
                 _log.exception("callback still raises; counted as told", extra={"delivery": end.delivery_id})
