@@ -21,8 +21,8 @@ from ojak.store.order import promote
 from ojak.store.select import selected
 from ojak.store.wakeups import wake_to_cancel
 
-CANCELLING_INDEX: Final = "cancelling"
 _AT_A_TIME: Final = 1000
+_ANNOUNCED: Final = "cancels"
 _FIRST_PAUSE_S: Final = 0.02
 _SLOWEST_PAUSE_S: Final = 0.5
 _NOT_YET: Final[Document] = {"state": {"$in": list(UNFINISHED)}, "cancel": {"$exists": False}}
@@ -55,7 +55,7 @@ async def cancel(
     cancelling = await cancel_selected(db, selection)
     pause_s = _FIRST_PAUSE_S
     if cancelling.flagged:
-        await wake_to_cancel(db)
+        await _announce(db)
     while waiting := await still_undecided(db, cancelling):
         if on_waiting is not None and pause_s >= _SLOWEST_PAUSE_S:
             on_waiting(waiting)
@@ -142,12 +142,25 @@ def _pages(ids: Sequence[bytes]) -> list[Sequence[bytes]]:
     return [ids[start : start + _AT_A_TIME] for start in range(0, len(ids), _AT_A_TIME)]
 
 
-async def flagged_of(db: QueueDatabase, owner: bytes) -> set[bytes]:
-    """What of the leases of a `run()` is cancelled and not known to have begun."""
-    rows = db.jobs.find(
-        {"state": "leased", "cancel": {"$exists": True}, "lease.by": owner, "lease.begun": {"$ne": True}}, {"_id": 1}
-    ).hint(CANCELLING_INDEX)
-    return {row["_id"] async for row in rows}
+async def _announce(db: QueueDatabase) -> None:
+    """Say that something leased was cancelled: a count that workers look at, and a wake-up, which may be lost."""
+    await db.settings.update_one({"_id": _ANNOUNCED}, {"$inc": {"count": 1}}, upsert=True)
+    await wake_to_cancel(db)
+
+
+async def announced(db: QueueDatabase) -> int:
+    """How often something leased was cancelled, ever."""
+    row = await db.settings.find_one({"_id": _ANNOUNCED})
+    return int(row["count"]) if row else 0
+
+
+async def flagged_of(db: QueueDatabase, ids: Sequence[bytes]) -> set[bytes]:
+    """Which of some leased deliveries are cancelled and not known to have begun."""
+    found: set[bytes] = set()
+    for page in _pages(ids):
+        undecided = {"state": "leased", "cancel": {"$exists": True}, "lease.begun": {"$ne": True}}
+        found |= {row["_id"] async for row in db.jobs.find({"_id": {"$in": page}, **undecided}, {"_id": 1})}
+    return found
 
 
 async def mark_begun(db: QueueDatabase, leases: Mapping[bytes, Sequence[bytes]]) -> None:

@@ -9,7 +9,6 @@ from pymongo.errors import DuplicateKeyError, OperationFailure
 from ojak.errors import StoreError
 from ojak.model.job import UNFINISHED, JobState
 from ojak.store.batches import FAILED
-from ojak.store.cancel import CANCELLING_INDEX
 from ojak.store.database import QueueDatabase
 from ojak.store.order import BLOCKED_INDEX, LIVE, LIVE_INDEX
 from ojak.store.select import ENDED_INDEX
@@ -43,12 +42,6 @@ _INDEXES: Final[dict[str, list[IndexModel]]] = {
         ),
         # All deliveries of an activity: conflicts, batches, cancelling.
         IndexModel([("body", ASCENDING)], name="body"),
-        # What its worker has yet to decide of what was cancelled: hardly ever any.
-        IndexModel(
-            [("cancel", ASCENDING)],
-            name=CANCELLING_INDEX,
-            partialFilterExpression={"state": JobState.LEASED.value, "cancel": {"$exists": True}},
-        ),
         # A batch's deliveries by state, where there is one.
         IndexModel(
             [("batch", ASCENDING), ("state", ASCENDING)],

@@ -16,7 +16,7 @@ from ojak.config import DelivererConfig
 from ojak.model.job import Job, Priority
 from ojak.model.outcome import SettledOutcome
 from ojak.store.batches import end_past_deadlines
-from ojak.store.cancel import flagged_of
+from ojak.store.cancel import announced, flagged_of
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.ends import set_telling, tell_nobody, wants_telling
 from ojak.store.order import mend_order
@@ -88,6 +88,8 @@ class Engine:
         self._telling = False
         self._stopping = asyncio.Event()
         self._cancel_asked = asyncio.Event()
+        self._cancels_seen = -1
+        self._look_until_s = 0.0
         self._settler = Settler(
             db=db,
             standings=standings,
@@ -310,8 +312,12 @@ class Engine:
             async with asyncio.timeout(_CANCEL_EVERY_S):
                 await self._cancel_asked.wait()
         self._cancel_asked.clear()
-        if self._held.holds_any and (ids := await flagged_of(self._db, self.stamp)):
-            await self._flights.cancel(ids)
+        count = await announced(self._db)
+        if count != self._cancels_seen:
+            # What is being claimed at this moment may be flagged and not be here yet: look for as long as a lease.
+            self._cancels_seen, self._look_until_s = count, self._clock.boot_s() + self._config.lease_s
+        if self._clock.boot_s() < self._look_until_s and (held := self._held.ids()):
+            await self._flights.cancel(await flagged_of(self._db, held))
 
     async def _deadline_step(self) -> None:
         await pause(_DEADLINES_EVERY_S)

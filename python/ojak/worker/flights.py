@@ -201,6 +201,8 @@ class Flights:
 
         What is neither here nor on the wire is about to come or to go: it is asked for again.
         """
+        if not ids:
+            return
         for job in self._lanes.take_jobs(ids):
             self._settler.add(without_attempt(job, SettledOutcome.CANCELLED, "cancelled"))
         self._cancelled |= ids & self._tasks.keys()

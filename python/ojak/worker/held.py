@@ -30,10 +30,9 @@ class Held:
         for row_id in ids:
             self._stamps.pop(row_id, None)
 
-    @property
-    def holds_any(self) -> bool:
-        """Whether there is a lease at all."""
-        return bool(self._stamps)
+    def ids(self) -> list[bytes]:
+        """The ids of everything that is leased."""
+        return list(self._stamps)
 
     def trust_left_s(self, job: Job) -> float:
         """For how many seconds the lease of a job may still be believed; 0 or less: not at all."""

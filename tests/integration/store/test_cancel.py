@@ -29,6 +29,11 @@ def hand(db: QueueDatabase) -> Hand:
     return Hand(db)
 
 
+async def flagged_by(hand: Hand) -> set[bytes]:
+    leased = [row["_id"] async for row in hand.db.jobs.find({"state": "leased", "lease.by": hand.owner})]
+    return await flagged_of(hand.db, leased)
+
+
 async def count(db: QueueDatabase, **row: object) -> int:
     return await db.jobs.count_documents(row)
 
@@ -84,7 +89,7 @@ async def test_it_waits_until_the_worker_has_decided(db, put, hand):
     jobs = await hand.claim()
     waiting: list[int] = []
     cancelling = asyncio.create_task(cancel(db, BY_ACTIVITY, on_waiting=waiting.append))
-    await until(lambda: _is(flagged_of(db, hand.owner), 3))
+    await until(lambda: _is(flagged_by(hand), 3))
     first, second, third = jobs
     await mark_begun(db, {first.stamp: [first.id]})
     await hand.end(second, outcome=SettledOutcome.CANCELLED)
@@ -105,7 +110,7 @@ async def test_a_flagged_row_whose_lease_ends_without_an_outcome_ends_cancelled(
     await put(INBOXES[:1], activity_id="https://a.test/next", kind="Update", about="https://a.test/post")
     (job,) = await hand.claim()
     cancelling = asyncio.create_task(cancel(db, BY_ACTIVITY))
-    await until(lambda: _is(flagged_of(db, hand.owner), 1))
+    await until(lambda: _is(flagged_by(hand), 1))
     if how == "retry":
         await hand.retry(job)
     elif how == "hand-back":
@@ -132,7 +137,7 @@ async def test_an_outcome_is_worth_more_than_a_flag(db, put, hand):
     await put(INBOXES[:1])
     (job,) = await hand.claim()
     cancelling = asyncio.create_task(cancel(db, BY_ACTIVITY))
-    await until(lambda: _is(flagged_of(db, hand.owner), 1))
+    await until(lambda: _is(flagged_by(hand), 1))
     await hand.end(job)
     assert await asyncio.wait_for(cancelling, 20) == Cancelled(count=0, on_wire=1)
     assert await count(db, state="delivered") == 1
@@ -157,9 +162,9 @@ async def test_a_row_that_moves_while_it_is_looked_for_is_not_missed(db, put, ha
     monkeypatch.setattr(cancel_module, "selected", moving)
     assert original is cancel_module._cancelled_or_flagged
     cancelling = asyncio.create_task(cancel(db, BY_ACTIVITY))
-    await until(lambda: _is(flagged_of(db, hand.owner), 1))
+    await until(lambda: _is(flagged_by(hand), 1))
     (stamp,) = [row["lease"]["stamp"] async for row in db.jobs.find({"state": "leased"})]
-    (row_id,) = await flagged_of(db, hand.owner)
+    (row_id,) = await flagged_by(hand)
     await hand_back(db, {stamp: [row_id]})
     assert await asyncio.wait_for(cancelling, 20) == Cancelled(count=2, on_wire=0)
 
@@ -168,7 +173,7 @@ async def test_a_second_cancel_waits_for_the_first_ones_flags_and_does_not_count
     await put(INBOXES[:1])
     (job,) = await hand.claim()
     both = [asyncio.create_task(cancel(db, BY_ACTIVITY))]
-    await until(lambda: _is(flagged_of(db, hand.owner), 1))
+    await until(lambda: _is(flagged_by(hand), 1))
     both.append(asyncio.create_task(cancel(db, Selection(host="h.test"))))
     await until(lambda: _undecided(both))
     await hand_back(db, {job.stamp: [job.id]})
