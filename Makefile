@@ -10,7 +10,7 @@ RUST_SOURCES := $(shell find rust -name '*.rs' -not -path '*/target/*' -not -pat
 	Cargo.toml Cargo.lock $(wildcard rust/*/Cargo.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check lint format types imports stubtest rust-check rust-test interop bench-signatures fuzz clean
+.PHONY: model help setup build demo test check lint format types imports stubtest rust-check rust-test interop bench-signatures fuzz clean
 
 help: ## Tell every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ rust-check: ## Check Rust's form, and run clippy
 
 rust-test: ## Run the Rust crates' own tests
 	cargo test --workspace --locked --quiet
+
+model: setup ## Explore the models of the queue's protocol with larger bounds and every omission (long)
+	$(BIN)/pytest -m long -s tests/model
 
 clean: ## Remove what was built
 	rm -rf $(VENV) target python/ojak/_ojak*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis

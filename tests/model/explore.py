@@ -80,7 +80,7 @@ class TooLarge(Exception):
 LIMIT: Final = 3_000_000
 
 
-def explore(model: Model[S], *, limit: int = LIMIT) -> Explored:
+def explore(model: Model[S], *, limit: int = LIMIT) -> Explored:  # noqa: C901 - one loop, read from top to bottom
     """Explore a model to its last state, or to the first broken one.
 
     Raises:
@@ -126,10 +126,10 @@ def explore(model: Model[S], *, limit: int = LIMIT) -> Explored:
         place += 1
 
     stuck = _first_that_reaches_no_end(len(states), sources, targets, ends)
-    failure = None
+    dead_end: Failure | None = None
     if stuck is not None:
-        failure = Failure(fault=Fault.STUCK, why="no end can be reached any more", trace=trace(stuck))
-    return Explored(states=len(states), moves=count, ends=len(ends), failure=failure)
+        dead_end = Failure(fault=Fault.STUCK, why="no end can be reached any more", trace=trace(stuck))
+    return Explored(states=len(states), moves=count, ends=len(ends), failure=dead_end)
 
 
 def _first_that_reaches_no_end(

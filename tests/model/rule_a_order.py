@@ -124,20 +124,29 @@ class Ordering(Processes[World]):
             answer = "refused"
             if not started:
                 seq = yield "the server gives a seq", self._give_seq
-                answer = yield "store.enqueue._insert queued", lambda world: [self._inserted(world, sender, job, seq, "queued")]
+                answer = yield (
+                    "store.enqueue._insert queued",
+                    lambda world: [self._inserted(world, sender, job, seq, "queued")],
+                )
                 looks = self.omit is not Omit.LOOK_AFTER_REFUSAL
         else:
             answer = "refused"
         if answer == "refused":
             seq = yield "the server gives a seq", self._give_seq
-            answer = yield "store.enqueue._insert blocked", lambda world: [self._inserted(world, sender, job, seq, "blocked")]
+            answer = yield (
+                "store.enqueue._insert blocked",
+                lambda world: [self._inserted(world, sender, job, seq, "blocked")],
+            )
             if answer == "ended":
                 seq = yield "the server gives a seq", self._give_seq
                 yield "store.enqueue._revive", lambda world: [(self._revived(world, sender, job, seq), None)]
             if answer == "duplicate" and self.omit is Omit.DUPLICATE_LOOKS:
                 looks = False
             if looks and self.omit is not Omit.LOOK:
-                mine = yield "look for an unfinished row of a lower seq", lambda world: [(world, self._may_go(world, job))]
+                mine = yield (
+                    "look for an unfinished row of a lower seq",
+                    lambda world: [(world, self._may_go(world, job))],
+                )
                 if mine:
                     yield "promote", lambda world: [(self._promoted(world, mine), None)]
         yield "store.hosts.lower_due", lambda world: [(self._answered(_lowered(world), sender), None)]
@@ -244,16 +253,18 @@ class Ordering(Processes[World]):
             yield "promote", lambda world: [(self._promoted(world, first), None)]
             yield "store.hosts.lower_due", lambda world: [(_lowered(world), None)]
         else:
-            yield "store.claim._show", lambda world: [
-                (world._replace(due=False) if world.asks == asks.number else world, None)
-            ]
+            yield (
+                "store.claim._show",
+                lambda world: [(world._replace(due=False) if world.asks == asks.number else world, None)],
+            )
 
     def _claimed(self, world: World, worker: int) -> tuple[World, tuple[bool, "Asks", tuple[int, int] | None]]:
         asks = Asks(world.asks)
         for job, row in enumerate(world.rows):
             if row.state == "queued" and world.hands[worker] is None:
                 leased = world._replace(
-                    rows=put(world.rows, job, row._replace(state="leased", by=worker)), hands=put(world.hands, worker, job)
+                    rows=put(world.rows, job, row._replace(state="leased", by=worker)),
+                    hands=put(world.hands, worker, job),
                 )
                 return leased._replace(wrong=world.wrong or self._out_of_turn(world, job)), (True, asks, None)
         found = any(row.state in ("queued", "leased") for row in world.rows)
@@ -286,9 +297,7 @@ class Ordering(Processes[World]):
                 job_in_hand = world.hands[worker]
                 after = fewer._replace(hands=put(world.hands, worker, None))
                 if job_in_hand is not None and world.rows[job_in_hand].by == worker:
-                    after = after._replace(
-                        rows=put(world.rows, job_in_hand, world.rows[job_in_hand]._replace(by=None))
-                    )
+                    after = after._replace(rows=put(world.rows, job_in_hand, world.rows[job_in_hand]._replace(by=None)))
                 if left != procs or after.hands != world.hands:
                     yield Move(f"worker {worker} dies", State(after, left), fault=True)
         if world.deaths:
@@ -300,17 +309,19 @@ class Ordering(Processes[World]):
     def canonical(self, state: State[World]) -> State[World]:
         """Only whether `asks` is still what a claim read matters, and only the order of the numbers given out."""
         world, procs = state
-        rows = tuple(Row("ended") if row.state == "ended" and not self._comes_back(world, place) else row
-                     for place, row in enumerate(world.rows))
+        rows = tuple(
+            Row("ended") if row.state == "ended" and not self._comes_back(world, place) else row
+            for place, row in enumerate(world.rows)
+        )
         numbers = sorted(
-            {row.seq for row in rows if row.state not in ("absent",)}
+            {row.seq for row in rows if row.state != "absent"}
             | {number for proc in procs if proc is not None for number in _seqs_of(proc)}
         )
         rank = {number: place for place, number in enumerate(numbers)}
-        world = world._replace(
-            rows=tuple(row._replace(seq=rank.get(row.seq, 0)) for row in rows), seq=len(numbers)
+        world = world._replace(rows=tuple(row._replace(seq=rank.get(row.seq, 0)) for row in rows), seq=len(numbers))
+        procs = tuple(
+            None if proc is None else proc._replace(seen=_renumbered(proc.seen, rank, world.asks)) for proc in procs
         )
-        procs = tuple(None if proc is None else proc._replace(seen=_renumbered(proc.seen, rank, world.asks)) for proc in procs)
         return State(world._replace(asks=0), procs)
 
     def _comes_back(self, world: World, job: int) -> bool:
@@ -320,7 +331,12 @@ class Ordering(Processes[World]):
 
     def broken(self, state: State[World]) -> str | None:
         world = state.world
-        if world.wrong is None and world.crashes == self.bounds.crashes and not any(state.procs) and self._all_sent(world):
+        if (
+            world.wrong is None
+            and world.crashes == self.bounds.crashes
+            and not any(state.procs)
+            and self._all_sent(world)
+        ):
             # While no worker fails nothing waits for a claim to mend it: that may take a lease.
             states = {row.state for row in world.rows}
             if "blocked" in states and not states & {"queued", "leased"}:

@@ -10,7 +10,7 @@ any time between two statements. A retry that lies beyond a lease never comes du
 so what is due now must not be hidden for longer than a lease.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
@@ -145,10 +145,13 @@ class Claiming(Processes[World]):
 
         if self.omit is Omit.LOWER_BEFORE:
             yield "store.hosts.lower_due", self._lowering([(row, When.NOW)])
-            yield "store.enqueue._insert", lambda world: [
-                (after._replace(enqueuers=put(after.enqueuers, number, False)), answer)
-                for after, answer in insert(world)
-            ]
+            yield (
+                "store.enqueue._insert",
+                lambda world: [
+                    (after._replace(enqueuers=put(after.enqueuers, number, False)), answer)
+                    for after, answer in insert(world)
+                ],
+            )
             return
         answer = yield "store.enqueue._insert", insert
         lowering = [] if answer == "duplicate" and self.omit is Omit.LOWER_ON_DUPLICATE else [(row, When.NOW)]
@@ -224,7 +227,7 @@ class Claiming(Processes[World]):
         )
         return world._replace(rows=rows), mine
 
-    def _shown(
+    def _shown(  # noqa: PLR0917 - what a statement carries
         self, world: World, worker: int, line: int, mine: tuple[int, ...], asks: "Asks", following: When
     ) -> World:
         still = {place for place in mine if world.rows[place].state == "leased" and world.rows[place].by == worker}
@@ -253,7 +256,10 @@ class Claiming(Processes[World]):
 
     def hand_back(self, worker: int, row: int) -> Program[World]:
         yield "store.hosts.dues_of", lambda world: [(world, None)]
-        yield "store.hand_back.hand_back", lambda world: [self._let_go(world, worker, row, Row("queued", world.rows[row].at))]
+        yield (
+            "store.hand_back.hand_back",
+            lambda world: [self._let_go(world, worker, row, Row("queued", world.rows[row].at))],
+        )
         if self.omit is not Omit.LOWER_ON_RETURN:
             yield "store.hosts.lower_due", self._lowering([(row, When.NOW)])
 
@@ -293,9 +299,13 @@ class Claiming(Processes[World]):
         world, procs = state
         for line, due in enumerate(world.due or ()):
             if due is When.LEASE:
-                yield Move("a lease's time passes", State(world._replace(due=put(world.due, line, When.NOW)), procs))
-        if self.bounds.retries_come and not any(proc is not None and proc.program == "retry" for proc in procs) and (
-            any(row.at is When.FAR for row in world.rows) or When.FAR in (world.due or ())
+                yield Move(
+                    "a lease's time passes", State(world._replace(due=put(world.due or (), line, When.NOW)), procs)
+                )
+        if (
+            self.bounds.retries_come
+            and not any(proc is not None and proc.program == "retry" for proc in procs)
+            and (any(row.at is When.FAR for row in world.rows) or When.FAR in (world.due or ()))
         ):
             later = tuple(None if proc is None else proc._replace(seen=_come(proc.seen)) for proc in procs)
             yield Move("the time of retries comes", State(_much_later(world), later), fault=True)
@@ -419,7 +429,6 @@ def _come(value: Any) -> Any:
     if isinstance(value, tuple) and type(value) is tuple:
         return tuple(_come(part) for part in value)
     return When.NOW if value is When.FAR else value
-
 
 
 _CLAIMS_AND_SETTLES = frozenset({"claimer", "settler"})

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from tests.model import rule_a_order, rule_b_claim
 from tests.model.explore import Explored, Model, explore
 
@@ -22,7 +21,7 @@ RULES: dict[str, tuple[Any, Any]] = {
 def _told(name: str, explored: Explored) -> None:
     failure = explored.failure
     end = "holds" if failure is None else f"{failure.fault} after {len(failure.trace)} steps: {failure.why}"
-    print(f"\n{name}: {explored.states:,} states, {explored.moves:,} steps; {end}")
+    print(f"\n{name}: {explored.states:,} states, {explored.moves:,} steps; {end}")  # noqa: T201 - shown by -s
 
 
 def _explored(name: str, model: Model[Any]) -> Explored:
@@ -60,7 +59,7 @@ def _omissions() -> Iterator[Any]:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("rule", "name"), _larger())
+@pytest.mark.parametrize(("rule", "name"), list(_larger()))
 def test_the_rule_holds_within_larger_bounds(rule: str, name: str):
     room, model = RULES[rule]
     explored = _explored(f"{rule}, {name}", model(room.LONG[name]))
@@ -70,7 +69,7 @@ def test_the_rule_holds_within_larger_bounds(rule: str, name: str):
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("rule", "omit"), _omissions())
+@pytest.mark.parametrize(("rule", "omit"), list(_omissions()))
 def test_every_clause_is_needed(rule: str, omit: Any):
     room, model = RULES[rule]
     assert _explored(f"{rule} without {omit.name}", model(room.FAILS[omit], omit)).failure is not None, omit
