@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import orjson
 
-from ojak.bench.delivery import BenchPlan, BenchResult, BenchStalled, run_bench
+from ojak.bench.delivery import BenchPlan, BenchResult, run_bench
 from ojak.errors import OjakError
 
 
@@ -35,8 +35,9 @@ def bench(deliveries: int, hosts: int, workers: int, body_bytes: int, keep: Path
 
     try:
         result = run_bench(plan, say=lambda text: print(f"bench: {text}", file=sys.stderr), progress=progress)
-    except BenchStalled as error:
-        raise OjakError(str(error)) from error
+    except OSError as error:
+        # Deliveries that stalled (BenchStalled), a folder that cannot be written, descriptors that ran out.
+        raise OjakError(f"the bench could not go on: {error}") from error
     print(orjson.dumps(result.as_json()).decode() if as_json else _as_text(result))
     return 0 if result.account.clean else 1
 
