@@ -83,6 +83,7 @@ class Bounds:
     sweeps: bool = False
     records_expire: bool = False
     retries_come: bool = False
+    fates: tuple[str, ...] = ("end", "retry", "hand_back")  # what may become of a job in hand
 
 
 class Claiming(Processes[World]):
@@ -125,9 +126,7 @@ class Claiming(Processes[World]):
             yield Proc("claim", (number, line))
         elif role == "settler":
             for row in world.hands[number]:
-                yield Proc("end", (number, row))
-                yield Proc("retry", (number, row))
-                yield Proc("hand_back", (number, row))
+                yield from (Proc(fate, (number, row)) for fate in self.bounds.fates)
         elif role == "reaper" and any(row.state == "leased" and row.expired for row in world.rows):
             yield Proc("reap", ())
         elif role == "sweeper" and any(self._is_late(world, place) for place in range(len(world.rows))):
@@ -419,7 +418,7 @@ def _reaped(world: World) -> World:
 
 
 def _much_later(world: World) -> World:
-    due = None if world.due is None else tuple(When.NOW if due is When.FAR else due for due in world.due)
+    due = None if world.due is None else tuple(due if due is When.NEVER else When.NOW for due in world.due)
     rows = tuple(row._replace(at=When.NOW) if row.at is When.FAR else row for row in world.rows)
     return world._replace(rows=rows, due=due)
 
@@ -446,6 +445,7 @@ LONG = {
     "one job, a lease runs out under a living worker": Bounds(
         lines=(0,), enqueues=(0,), workers=(_CLAIMS_AND_SETTLES, WHOLE), crashes=0, overruns=1
     ),
+    "two jobs, two workers": Bounds(workers=(WHOLE, _CLAIMS_AND_SETTLES), fates=("end", "retry")),
     "two jobs, the record expires": _EXPIRING,
     "two lines": _TWO_LINES,
     "the enqueuer dies, and sends again": Bounds(
@@ -459,7 +459,7 @@ FAILS = {
     Omit.RAISE: _ONE_WORKER,
     Omit.AT_ONCE: _ONE_JOB,
     Omit.ASKS: _ONE_WORKER,
-    Omit.GUARD_ON_VALUE: Bounds(workers=(_CLAIMS_AND_SETTLES, _CLAIMS_AND_SETTLES)),
+    Omit.GUARD_ON_VALUE: Bounds(workers=(WHOLE, _CLAIMS_AND_SETTLES), fates=("end", "retry")),
     Omit.LEASE_GUARD: _ONE_JOB,
     Omit.LEASED: _ONE_JOB,
     Omit.PICKED: _ONE_JOB,

@@ -9,12 +9,27 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.model import rule_a_order, rule_b_claim
+from tests.model import (
+    lane_change,
+    rule_a_order,
+    rule_b_claim,
+    rule_c_cancel,
+    rule_d_fence,
+    rule_e_told,
+    rule_f_probe,
+    rule_g_supersede,
+)
 from tests.model.explore import Explored, Model, explore
 
 RULES: dict[str, tuple[Any, Any]] = {
     "A order": (rule_a_order, rule_a_order.Ordering),
     "B claim": (rule_b_claim, rule_b_claim.Claiming),
+    "C cancel": (rule_c_cancel, rule_c_cancel.Cancelling),
+    "D fence": (rule_d_fence, rule_d_fence.Fencing),
+    "E told": (rule_e_told, rule_e_told.Telling),
+    "F probe": (rule_f_probe, rule_f_probe.Probing),
+    "G supersede": (rule_g_supersede, rule_g_supersede.Superseding),
+    "lanes that change": (lane_change, lane_change.Moving),
 }
 
 
