@@ -83,6 +83,7 @@ class Bounds:
     sweeps: bool = False
     records_expire: bool = False
     retries_come: bool = False
+    last_look: bool = False  # what is leased and what is queued is read apart, and then once more, together
     fates: tuple[str, ...] = ("end", "retry", "hand_back")  # what may become of a job in hand
 
 
@@ -179,7 +180,7 @@ class Claiming(Processes[World]):
         asks = yield "store.claim.ready_hosts", lambda world: [(world, Asks(world.asks))]
         if self.omit is not Omit.RAISE:
             yield "store.claim._hide", lambda world: [(self._hidden(world, line), None)]
-        if self.omit is Omit.AT_ONCE:
+        if self.omit is Omit.AT_ONCE or self.bounds.last_look:
             held = yield "store.lane.leased_in", lambda world: [(world, _holds_leased(world))]
             picked, following = yield "store.lane.lane_heads", lambda world: [(world, self._head(world, line))]
         else:
@@ -192,6 +193,9 @@ class Claiming(Processes[World]):
         mine: tuple[int, ...] = ()
         if picked:
             mine = yield "store.claim._lease", lambda world: [self._leased(world, picked, worker)]
+        if self.bounds.last_look and not picked and not held:
+            # Only a claim that would write a time beyond one lease looks again.
+            following = yield "a last look at the lane", lambda world: [(world, self._first_due(world, line))]
         following = min(following, When.LEASE if held and self.omit is not Omit.LEASED else When.NEVER)
         if self.omit is Omit.PICKED:
             following = min(following, When.LEASE if mine else When.NEVER)
@@ -213,6 +217,16 @@ class Claiming(Processes[World]):
         come = sorted(place for at, place in queued if at is When.NOW)
         beyond = [When.NOW] * (len(come) > self.bounds.room) + [at for at, _ in queued if at is not When.NOW]
         return tuple(come[: self.bounds.room]), min(beyond, default=When.NEVER)
+
+    def _first_due(self, world: World, line: int) -> When:
+        """When the first unfinished row of the lane needs its host: one read of leased and queued rows."""
+        leased = [When.LEASE for row in world.rows if row.state == "leased"]
+        queued = [
+            row.at
+            for row, own in zip(world.rows, self.bounds.lines, strict=True)
+            if row.state == "queued" and own == line
+        ]
+        return min([*leased, *queued], default=When.NEVER)
 
     def _leased(self, world: World, picked: tuple[int, ...], worker: int) -> tuple[World, tuple[int, ...]]:
         mine = tuple(
@@ -441,6 +455,9 @@ QUICK_OMISSION = Omit.LEASED
 LONG = {
     "two jobs, one worker that dies twice": Bounds(workers=(WHOLE,), crashes=2),
     "one job, two workers": Bounds(lines=(0,), enqueues=(0,), crashes=1),
+    "one job, two workers, read apart with a last look": Bounds(
+        lines=(0,), enqueues=(0,), retries_come=True, last_look=True
+    ),
     "one job, two workers, retries come due": Bounds(lines=(0,), enqueues=(0,), crashes=1, retries_come=True),
     "one job, a lease runs out under a living worker": Bounds(
         lines=(0,), enqueues=(0,), workers=(_CLAIMS_AND_SETTLES, WHOLE), crashes=0, overruns=1
