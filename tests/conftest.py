@@ -49,7 +49,15 @@ async def db(mongod_url: str, shared_name: str) -> AsyncIterator[QueueDatabase]:
     """A database ready for use and empty."""
     client = connect(mongod_url)
     queue = QueueDatabase(client, shared_name)
-    for collection in (queue.jobs, queue.bodies, queue.batches, queue.hosts, queue.workers, queue.settings):
+    for collection in (
+        queue.jobs,
+        queue.bodies,
+        queue.batches,
+        queue.hosts,
+        queue.breakers,
+        queue.workers,
+        queue.settings,
+    ):
         await collection.delete_many({})
     await queue.shards.update_many({}, {"$set": {"owner": None, "epoch": 0, "until": EPOCH}})
     try:

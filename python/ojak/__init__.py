@@ -9,6 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ojak.breaker.admission import Admission, BreakerScope, Probe, Verdict
+    from ojak.breaker.circuit import Circuit, CircuitState, Signal
+    from ojak.breaker.rules import CircuitBreaker
+    from ojak.breaker.store import BreakerResult, BreakerStore, MemoryBreakers
     from ojak.config import DelivererConfig
     from ojak.deliverer import Deliverer
     from ojak.errors import (
@@ -56,11 +60,18 @@ if TYPE_CHECKING:
     from ojak.store.explain import UnknownActivity
 
 __all__ = [
+    "Admission",
     "AttemptOutcome",
     "Batch",
     "BatchProgress",
+    "BreakerResult",
+    "BreakerScope",
+    "BreakerStore",
     "CachingSenderKeys",
     "Cancelled",
+    "Circuit",
+    "CircuitBreaker",
+    "CircuitState",
     "ConfigError",
     "ConflictingActivity",
     "Deliverer",
@@ -78,10 +89,12 @@ __all__ = [
     "InvalidActivity",
     "InvalidInbox",
     "KeyRefused",
+    "MemoryBreakers",
     "OjakError",
     "Outbound",
     "Priority",
     "PrivateKey",
+    "Probe",
     "QueueUnavailable",
     "Replayed",
     "Scheme",
@@ -92,12 +105,14 @@ __all__ = [
     "SentState",
     "Settled",
     "SettledOutcome",
+    "Signal",
     "SigningError",
     "SigningKey",
     "StoreError",
     "UnknownActivity",
     "UnknownBatch",
     "UnknownSender",
+    "Verdict",
     "WaitsFor",
     "deliver",
     "deliver_with_headers",
@@ -105,6 +120,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ojak.breaker.admission": ("Admission", "BreakerScope", "Probe", "Verdict"),
+    "ojak.breaker.circuit": ("Circuit", "CircuitState", "Signal"),
+    "ojak.breaker.rules": ("CircuitBreaker",),
+    "ojak.breaker.store": ("BreakerResult", "BreakerStore", "MemoryBreakers"),
     "ojak.config": ("DelivererConfig",),
     "ojak.deliverer": ("Deliverer",),
     "ojak.errors": (

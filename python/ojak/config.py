@@ -45,6 +45,12 @@ _RANGES: Final[dict[str, _Range]] = {
     "request_s": _Range(0.1, 300, "seconds"),
     "drain_s": _Range(0, 3600, "seconds"),
     "scheme_memory_s": _Range(60, 365 * DAY_S, "seconds"),
+    "breaker_threshold": _Range(1, 1000, "consecutive failures"),
+    "breaker_first_s": _Range(0.01, 365 * DAY_S, "seconds"),
+    "breaker_growth": _Range(1, 10, "times"),
+    "breaker_longest_s": _Range(0.01, 365 * DAY_S, "seconds"),
+    "breaker_recovery": _Range(1, 1000, "consecutive successes"),
+    "unavailable_after_s": _Range(1, 3650 * DAY_S, "seconds"),
     "max_body_bytes": _Range(2, 16_000_000, "bytes"),
 }
 
@@ -104,6 +110,20 @@ class DelivererConfig:
     """The scheme that an unknown host is tried with first: `cavage` or `rfc9421`."""
     scheme_memory_s: float = 30 * DAY_S
     """How long it is remembered which scheme a host accepts."""
+    breaker_threshold: int = 10
+    """Consecutive failures of a host that open its breaker."""
+    breaker_first_s: float = 3600.0
+    """The first quarantine of a host whose breaker opened."""
+    breaker_growth: float = 2.0
+    """How much longer each quarantine is than the one before it."""
+    breaker_longest_s: float = 7 * DAY_S
+    """The longest quarantine."""
+    breaker_recovery: int = 8
+    """Consecutive successes, one at a time, after which a host that was quarantined is as good as any other."""
+    breaker_scope: str = "host"
+    """What breakers are kept for: `host` or `inbox`. With inboxes each delivery asks the store, which costs a read."""
+    unavailable_after_s: float = 30 * DAY_S
+    """A host in the longest quarantine without a success for so long is unavailable: what goes there ends at once."""
     max_body_bytes: int = 1 << 20
     """The largest activity that is taken."""
     retry_statuses: frozenset[int] = frozenset()
@@ -120,6 +140,13 @@ class DelivererConfig:
             )
         if self.first_scheme not in ("cavage", "rfc9421"):
             raise ConfigError(f"first_scheme is {self.first_scheme!r}; allowed is 'cavage' or 'rfc9421'")
+        if self.breaker_scope not in ("host", "inbox"):
+            raise ConfigError(f"breaker_scope is {self.breaker_scope!r}; allowed is 'host' or 'inbox'")
+        if self.breaker_longest_s < self.breaker_first_s:
+            raise ConfigError(
+                f"breaker_longest_s is {self.breaker_longest_s!r}; allowed is breaker_first_s"
+                f" ({self.breaker_first_s:g}) or more"
+            )
         if self.lease_s < self.request_s * 1.5:
             # A request begins only with more trust left in its lease than it can last, and a lease is renewed when a
             # third of it is gone: a shorter one could never begin anything.

@@ -2,14 +2,18 @@
 """`Deliverer`: queues activities and sends them. A facade over the store and the worker."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from pymongo import AsyncMongoClient
 
+from ojak.breaker.admission import BreakerScope
+from ojak.breaker.rules import CircuitBreaker
+from ojak.breaker.store import BreakerStore, MemoryBreakers
 from ojak.clock import Clock, SystemClock
 from ojak.config import DelivererConfig
 from ojak.control import QueueControl, translated, url_of
@@ -24,9 +28,11 @@ from ojak.model.job import Priority
 from ojak.model.outcome import Sent, SentInbox, SentState
 from ojak.shard import SHARDS, shard_of
 from ojak.signing import SenderKeys
+from ojak.store.breakers import MongoBreakers
 from ojak.store.database import QueueDatabase, connect
 from ojak.store.enqueue import NewJob, enqueue
 from ojak.store.handover import Handover, hand_over
+from ojak.store.mirror import MirroredBreakers
 from ojak.store.reap import bury
 from ojak.store.shards import bury_owner
 from ojak.store.wakeups import wake
@@ -53,6 +59,9 @@ class Deliverer(QueueControl):
         on_settled: called with each delivery that is done with, at least once; may be async.
         on_failure: called with each delivery that is given up on, at least once; may be async.
         on_attempt: called with each attempt as it came out; may be async.
+        breakers: where circuit breakers are kept: a `BreakerStore` of your own, `"shared"` for the queue's database,
+            where all processes share them and restarts leave them, or None for `MemoryBreakers`, those of this process.
+            The two of Ojak's take their rules from `config`.
         board: the supervisor's: where to note what is begun.
         expected: how many `run()`s the supervisor starts together.
 
@@ -71,6 +80,7 @@ class Deliverer(QueueControl):
         on_settled: OnSettled | None = None,
         on_failure: OnFailure | None = None,
         on_attempt: OnAttempt | None = None,
+        breakers: BreakerStore | Literal["shared"] | None = None,
         board: FlightBoard | None = None,
         expected: int = 1,
         clock: Clock | None = None,
@@ -86,6 +96,10 @@ class Deliverer(QueueControl):
         self._board = board
         self._expected = expected
         self._clock = clock or SystemClock()
+        self._rules = CircuitBreaker.configured(self._config)
+        if isinstance(breakers, str) and breakers != "shared":
+            raise ConfigError(f"breakers is {breakers!r}; allowed is a BreakerStore, 'shared' or None")
+        self._breakers = MemoryBreakers(self._rules, clock=self._clock) if breakers is None else breakers
         self._running: dict[Engine, asyncio.Event] = {}
 
     async def __aenter__(self) -> Self:
@@ -234,6 +248,7 @@ class Deliverer(QueueControl):
             request_s=self._config.request_s,
         )
         standings = Standings(self._clock)
+        stamp = secrets.token_bytes(16)
         engine = Engine(
             db=self._db,
             config=self._config,
@@ -257,6 +272,8 @@ class Deliverer(QueueControl):
             ),
             on_attempt=self._on_attempt,
             board=self._board,
+            breakers=self._store_of_breakers(stamp),
+            stamp=stamp,
             expected=self._expected,
         )
         ended = self._running[engine] = asyncio.Event()
@@ -276,6 +293,40 @@ class Deliverer(QueueControl):
             engine.stop()
             ends.append(ended.wait())
         await asyncio.gather(*ends)
+
+    async def heard_from(self, authority: str) -> bool:
+        """Tell that a verified request came from a host: if it is quarantined, its probe goes at once.
+
+        Once in each quarantine, and it closes nothing: only our own deliveries show that the host takes them
+        (SPEC section 4). Does nothing where breakers are kept for inboxes.
+
+        Args:
+            authority: the host, as in the URL: `example.org`, or `example.org:8443` with a port that is not its
+                scheme's own.
+
+        Returns:
+            Whether a probe was brought forward.
+
+        Raises:
+            InvalidInbox: that is no host.
+            QueueUnavailable: the database did not answer.
+        """
+        host = canonical_inbox(f"https://{authority}/").authority
+        await self.set_up()
+        async with translated():
+            store = self._store_of_breakers(b"")
+            if store.scope is not BreakerScope.HOST or not await store.heard_from(host):
+                return False
+            await wake(self._db, [shard_of(host)])
+        return True
+
+    def _store_of_breakers(self, holder: bytes) -> BreakerStore:
+        """Where breakers are kept, as the worker needs it: the host records show what is held."""
+        if self._breakers == "shared":
+            return MongoBreakers(self._db, self._rules, holder=holder)
+        if self._breakers.scope is BreakerScope.HOST:
+            return MirroredBreakers(self._breakers, self._db)
+        return self._breakers
 
     async def bury(self, stamp: bytes, begun: Sequence[bytes]) -> None:
         """End the leases and shards of a `run()` that is known to be dead (the supervisor's obituary).

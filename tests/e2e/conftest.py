@@ -45,9 +45,11 @@ def farm(tmp_path: Path, keys_dir: Path) -> Iterator[Farm]:
 def deliverer_to(mongod_url: str, db: QueueDatabase, keys_dir: Path) -> Callable[..., Deliverer]:
     """Make a Deliverer that may send to a farm."""
 
-    def make(farm: FarmHandle, *, config: DelivererConfig | None = None, **options: Any) -> Deliverer:
+    def make(
+        farm: FarmHandle, *, queue: Any = mongod_url, config: DelivererConfig | None = None, **options: Any
+    ) -> Deliverer:
         return Deliverer(
-            mongod_url,
+            queue,
             database=db.name,
             keys=FolderSenderKeys(keys_dir),
             config=config or DelivererConfig(),

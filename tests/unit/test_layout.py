@@ -15,11 +15,12 @@ BUILT = frozenset({".venv", "target", ".git", "node_modules", "ojak-data"})
 LONGEST = 400
 
 PUBLIC = """
-    AttemptOutcome Batch BatchProgress CachingSenderKeys Cancelled ConfigError ConflictingActivity Deliverer
-    DelivererConfig DeliveryAttempt DeliveryError DeliveryFailure DeliveryState Explanation FailedDelivery
-    FailureReason FolderSenderKeys Inbox InputError InvalidActivity InvalidInbox KeyRefused OjakError Outbound
-    Priority PrivateKey QueueUnavailable Replayed Scheme SenderKeyring SenderKeys Sent SentInbox SentState Settled
-    SettledOutcome SigningError SigningKey StoreError UnknownActivity UnknownBatch UnknownSender WaitsFor deliver
+    Admission AttemptOutcome Batch BatchProgress BreakerResult BreakerScope BreakerStore CachingSenderKeys Cancelled
+    Circuit CircuitBreaker CircuitState ConfigError ConflictingActivity Deliverer DelivererConfig DeliveryAttempt
+    DeliveryError DeliveryFailure DeliveryState Explanation FailedDelivery FailureReason FolderSenderKeys Inbox
+    InputError InvalidActivity InvalidInbox KeyRefused MemoryBreakers OjakError Outbound Priority PrivateKey Probe
+    QueueUnavailable Replayed Scheme SenderKeyring SenderKeys Sent SentInbox SentState Settled SettledOutcome Signal
+    SigningError SigningKey StoreError UnknownActivity UnknownBatch UnknownSender Verdict WaitsFor deliver
     deliver_with_headers permanent_status
 """
 

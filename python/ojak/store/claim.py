@@ -8,7 +8,7 @@
 5. Confirm that the shards are still owned under the epochs that were picked under; else give everything back.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,9 @@ from ojak.model.job import Job, Priority
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.hand_back import hand_back
 from ojak.store.hosts import IDLE_KEPT_S, READY
-from ojak.store.lane import LaneHead, NextDue, lane_heads, leased_in, next_dues
+from ojak.store.lane import NextDue, lane_heads, leased_in, next_dues
 from ojak.store.now import NEVER
+from ojak.store.oldest import Oldest, oldest_jobs
 from ojak.store.order import promote_idle
 from ojak.store.row import MalformedRow, job_of, park_malformed
 
@@ -33,6 +34,9 @@ class ReadyHost:
         proven: whether its last attempt came through; None if it never answered.
         answer_ms: how long its answers take, smoothed.
         scheme: the scheme it is known to accept, or None.
+        troubled: something stands against it: its record has a breaker, open or not.
+        is_open: its breaker is open. It is ready for a probe, or because it is unavailable.
+        recovering: it was open a short while ago: one delivery at a time.
     """
 
     authority: str
@@ -41,6 +45,9 @@ class ReadyHost:
     proven: bool | None
     answer_ms: float | None
     scheme: str | None
+    troubled: bool = False
+    is_open: bool = False
+    recovering: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +58,13 @@ class ClaimedHost:
         host: the host as read.
         jobs: the leased jobs, oldest first.
         foreign: requests to this host that a former owner of the shard may still have open.
+        probe: the id of the job to probe with, or None.
     """
 
     host: ReadyHost
     jobs: Sequence[Job]
     foreign: int
+    probe: bytes | None = None
 
 
 async def ready_hosts(
@@ -90,6 +99,8 @@ async def ready_hosts(
                 "proven": 1,
                 "answer_ms": 1,
                 "scheme": {"$cond": [{"$gt": ["$scheme.until", db.now.expr]}, "$scheme.name", None]},
+                "breaker.open": 1,
+                "breaker.to_go": 1,
             },
         )
         .sort(field, 1)
@@ -99,6 +110,9 @@ async def ready_hosts(
 
 
 def _host_of(row: Document) -> ReadyHost:
+    breaker = row.get("breaker")
+    troubled = isinstance(breaker, dict)
+    breaker = breaker if isinstance(breaker, dict) else {}
     return ReadyHost(
         authority=row["_id"],
         shard=row["shard"],
@@ -106,6 +120,9 @@ def _host_of(row: Document) -> ReadyHost:
         proven=row.get("proven"),
         answer_ms=row.get("answer_ms"),
         scheme=row.get("scheme"),
+        troubled=troubled,
+        is_open=breaker.get("open") is True,
+        recovering=bool(breaker.get("to_go")),
     )
 
 
@@ -120,6 +137,7 @@ async def claim(
     share: Callable[[ReadyHost, int], int],
     lease_s: float,
     max_age_s: float,
+    probed: Collection[str] = (),
 ) -> list[ClaimedHost]:
     """Lease the first jobs of each host.
 
@@ -133,6 +151,8 @@ async def claim(
         share: how many jobs a host may have leased here, given the requests a former owner may still have open.
         lease_s: how long the lease lasts.
         max_age_s: how long a delivery may wait; older ones are marked so.
+        probed: hosts that this claimer holds the probe of: of each only the oldest job, of whatever line, is leased,
+            and what is too old before it.
 
     Returns:
         Hosts with at least one leased job. Empty if a shard changed hands meanwhile: then all was given back.
@@ -141,11 +161,17 @@ async def claim(
     await _hide(db, names, priority=priority, lease_s=lease_s)
     held = await leased_in(db, names, owner=owner)
     room = {host.authority: share(host, held.foreign.get(host.authority, 0)) for host in hosts}
+    oldest = await oldest_jobs(db, [name for name in probed if room[name] > 0], max_age_s=max_age_s)
+    room |= dict.fromkeys(probed, 0)
     lanes = await lane_heads(db, room, priority=priority, max_age_s=max_age_s)
-    jobs = await _lease(db, lanes.values(), owner=owner, stamp=stamp, lease_s=lease_s)
+    picked = [row for lane in lanes.values() for row in lane.picked]
+    picked += [row for jobs_of in oldest.values() for row in jobs_of.rows]
+    jobs = await _lease(db, picked, owner=owner, stamp=stamp, lease_s=lease_s)
+    # What hides a probed host is its breaker: once that lets go, the lane is due as it stands.
+    looked_at = room | dict.fromkeys(probed, 1)
     # Whoever ended what these lanes' blocked rows wait for may have died before he promoted them.
-    await promote_idle(db, [name for name in names if room[name] and lanes[name].is_idle_for(lease_s)])
-    await _show(db, hosts, next_dues(names, lanes, held, room), priority=priority, lease_s=lease_s)
+    await promote_idle(db, [name for name in names if looked_at[name] and lanes[name].is_idle_for(lease_s)])
+    await _show(db, hosts, next_dues(names, lanes, held, looked_at), priority=priority, lease_s=lease_s)
     if not jobs:
         return []
     if not await _still_owned(db, {host.shard for host in hosts}, owner=owner, epochs=epochs):
@@ -155,10 +181,20 @@ async def claim(
     for job in jobs:
         by_host.setdefault(job.lane, []).append(job)
     return [
-        ClaimedHost(host=host, jobs=by_host[host.authority], foreign=held.foreign.get(host.authority, 0))
+        ClaimedHost(
+            host=host,
+            jobs=by_host[host.authority],
+            foreign=held.foreign.get(host.authority, 0),
+            probe=_probe_among(by_host[host.authority], oldest.get(host.authority)),
+        )
         for host in hosts
         if host.authority in by_host
     ]
+
+
+def _probe_among(jobs: Sequence[Job], oldest: Oldest | None) -> bytes | None:
+    """The id of the job to probe with, if it was leased."""
+    return next((job.id for job in jobs if oldest is not None and job.id == oldest.probe), None)
 
 
 async def _hide(db: QueueDatabase, names: Sequence[str], *, priority: Priority, lease_s: float) -> None:
@@ -169,18 +205,17 @@ async def _hide(db: QueueDatabase, names: Sequence[str], *, priority: Priority, 
 
 
 async def _lease(
-    db: QueueDatabase, lanes: Iterable[LaneHead], *, owner: bytes, stamp: bytes, lease_s: float
+    db: QueueDatabase, rows: Iterable[Document], *, owner: bytes, stamp: bytes, lease_s: float
 ) -> list[Job]:
     picked: dict[bytes, Job] = {}
     malformed: list[tuple[Document, str]] = []
-    for lane in lanes:
-        for row in lane.picked:
-            try:
-                job = job_of(row, stamp=stamp)
-            except MalformedRow as error:
-                malformed.append((row, str(error)))
-            else:
-                picked[job.id] = job
+    for row in rows:
+        try:
+            job = job_of(row, stamp=stamp)
+        except MalformedRow as error:
+            malformed.append((row, str(error)))
+        else:
+            picked[job.id] = job
     if malformed:
         await park_malformed(db, malformed)
     if not picked:

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Host records: when the lanes of a host are due (DESIGN section 3, "Why lanes" and rule B).
 
-`due` says per priority when a host's next job can go, `hold_until` before when nothing goes whatever is due, and
-`ready`, the later of both, is what workers look for. `asks` counts who lowered `due`, so that a claim which read the
-lane before such a change does not undo it.
+`due` says per priority when a host's next job can go, `hold_until` before when nothing goes whatever is due (a gate, or
+an open breaker), and `ready`, the later of both, is what workers look for. `asks` counts who lowered `due`, so that a
+claim which read the lane before such a change does not undo it.
+
+While a breaker is open, `ready` is the end of the hold whatever is due, as long as anything waits: the probe takes the
+oldest job though its time has not come. Of an unavailable host it is `due`: what waits is given up on at once.
 """
 
 import secrets
@@ -23,9 +26,23 @@ IDLE_KEPT_S: Final = 30 * 86_400.0
 
 _ASKS_START: Final = 1 << 40
 
-READY: Final[dict[str, Any]] = {
-    str(priority.value): {"$max": [f"$due.{priority.value}", "$hold_until"]} for priority in Priority
-}
+HOLD: Final[dict[str, Any]] = {"$max": ["$gate_until", "$breaker.until", EPOCH]}
+"""`hold_until`, computed from what stands beside it; what is not there does not count."""
+
+
+def _ready(due: str) -> dict[str, Any]:
+    waits = {"$lt": [due, NEVER]}
+    given_up = {"$max": [due, {"$ifNull": ["$breaker.unavailable_at", NEVER]}]}
+    return {
+        "$cond": [
+            {"$and": [{"$eq": ["$breaker.open", True]}, waits]},
+            {"$min": ["$hold_until", given_up]},
+            {"$max": [due, "$hold_until"]},
+        ]
+    }
+
+
+READY: Final[dict[str, Any]] = {str(priority.value): _ready(f"$due.{priority.value}") for priority in Priority}
 """`ready` of both priorities, computed from what stands beside it."""
 
 _BULK: Final = 1000
@@ -114,7 +131,8 @@ async def hold_host(db: QueueDatabase, authority: str, hold_s: float) -> None:
 
 
 def _holding(db: QueueDatabase, hold_s: float) -> list[Document]:
-    return [{"$set": {"hold_until": {"$max": ["$hold_until", db.now.plus(hold_s)]}}}, {"$set": {"ready": READY}}]
+    gate = {"$max": ["$gate_until", db.now.plus(hold_s)]}
+    return [{"$set": {"gate_until": gate}}, {"$set": {"hold_until": HOLD}}, {"$set": {"ready": READY}}]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,7 @@ _INDEXES: Final[dict[str, list[IndexModel]]] = {
         IndexModel([("deadline", ASCENDING)], name="open", partialFilterExpression={"open": True}),
         IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
     ],
+    "breakers": [IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0)],
     "workers": [IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0)],
 }
 

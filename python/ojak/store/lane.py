@@ -83,11 +83,7 @@ async def lane_heads(
                 **dict.fromkeys(JOB_FIELDS, 1),
                 "run_at": 1,
                 "read_at": db.now.expr,
-                "has_come": {"$lte": ["$run_at", db.now.expr]},
-                "too_old": {
-                    "$and": [{"$gte": ["$queued_at", EPOCH]}, {"$lte": ["$queued_at", db.now.plus(-max_age_s)]}]
-                },
-                "past_deadline": {"$and": [{"$gt": ["$give_up_at", None]}, {"$lte": ["$give_up_at", db.now.expr]}]},
+                **how_late(db, max_age_s),
             }
         }
     )
@@ -100,6 +96,15 @@ async def lane_heads(
         elif lane.next_at is None:
             lane.next_at, lane.read_at = row["run_at"], row["read_at"]
     return lanes
+
+
+def how_late(db: QueueDatabase, max_age_s: float) -> Document:
+    """The fields that say whether a row's time has come, and whether it came too late."""
+    return {
+        "has_come": {"$lte": ["$run_at", db.now.expr]},
+        "too_old": {"$and": [{"$gte": ["$queued_at", EPOCH]}, {"$lte": ["$queued_at", db.now.plus(-max_age_s)]}]},
+        "past_deadline": {"$and": [{"$gt": ["$give_up_at", None]}, {"$lte": ["$give_up_at", db.now.expr]}]},
+    }
 
 
 @dataclass(frozen=True, slots=True)

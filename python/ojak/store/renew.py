@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from pymongo import MongoClient
 
+from ojak.breaker.admission import BreakerScope, Probe
+from ojak.store.breakers import RECOMPUTED, by_stamp, hold_stages, holding
 from ojak.store.database import Document, QueueDatabase, twin
 from ojak.store.shards import DEAD_KEPT_S
 
@@ -18,6 +20,8 @@ class Renewals:
             db.name, codec_options=db.jobs.codec_options, write_concern=db.jobs.write_concern
         )
         self._jobs = database[db.jobs.name]
+        self._hosts = database[db.hosts.name]
+        self._breakers = database[db.breakers.name]
         self._shards = database[db.shards.name]
         self._workers = database[db.workers.name]
         self._now = db.now
@@ -37,6 +41,17 @@ class Renewals:
                 # The set counts, not the number: whose lease was taken must be known by name.
                 held.update(bytes(row["_id"]) for row in self._jobs.find(mine, {"_id": 1}))
         return asked - held
+
+    def renew_probes(self, probes: Iterable[Probe], *, hold_s: float, scope: BreakerScope) -> set[str]:
+        """Renew the probes of breakers in this database; gives the keys of those that are held still."""
+        of_hosts = scope is BreakerScope.HOST
+        rows = self._hosts if of_hosts else self._breakers
+        held: set[str] = set()
+        for stamp, keys in by_stamp(probes).items():
+            stages = [*hold_stages(self._now, hold_s), *(RECOMPUTED if of_hosts else [])]
+            rows.update_many(holding(keys, stamp), stages)
+            held.update(row["_id"] for row in rows.find(holding(keys, stamp), {"_id": 1}))
+        return held
 
     def renew_shards(self, owner: bytes, *, lease_s: float) -> dict[int, int]:
         """Renew every shard of `owner` and its place among the living; gives the epochs of what it still holds."""

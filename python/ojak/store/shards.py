@@ -8,6 +8,7 @@ from typing import Final
 from pymongo import UpdateOne
 
 from ojak.shard import SHARDS
+from ojak.store.breakers import release_probes
 from ojak.store.database import QueueDatabase
 from ojak.store.hosts import look_again
 from ojak.store.now import EPOCH
@@ -98,6 +99,7 @@ async def bury_owner(db: QueueDatabase, owner: bytes, *, begun: int, lease_s: fl
     """Write the obituary of a `run()`: its shards are free, and it had begun so many deliveries."""
     shards = list(await owned(db, owner))
     await look_again(db, {"shard": {"$in": shards}}, within_s=lease_s)
+    await release_probes(db, {"shard": {"$in": shards}}, holder=owner)
     await release(db, owner, shards)
     await db.workers.update_one(
         {"_id": owner},

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ojak.breaker.store import BreakerStore
 from ojak.model.outcome import DeliveryAttempt, DeliveryFailure, Settled
 from ojak.signing import SenderKeys
 from ojak.supervisor.exits import AppError
@@ -24,12 +25,14 @@ class AppHooks:
         on_settled: Called with each `Settled`.
         on_failure: Called with each `DeliveryFailure`.
         on_attempt: Called with each `DeliveryAttempt`.
+        breakers: Its own `BreakerStore`; without one, breakers are kept in the queue's database.
     """
 
     keys: SenderKeys | None = None
     on_settled: Callable[[Settled], Awaitable[None] | None] | None = None
     on_failure: Callable[[DeliveryFailure], Awaitable[None] | None] | None = None
     on_attempt: Callable[[DeliveryAttempt], Awaitable[None] | None] | None = None
+    breakers: BreakerStore | None = None
 
 
 async def load_app(path: str) -> AppHooks:
@@ -71,6 +74,8 @@ def _hooks(path: str, made: Any) -> AppHooks:
             raise AppError(f"app {path!r} gives {name} as {type(found[name]).__name__!r}; allowed is a function")
     if found["keys"] is not None and not callable(getattr(found["keys"], "keys_of", None)):
         raise AppError(f"app {path!r} gives keys without keys_of; allowed is a SenderKeys")
+    if found["breakers"] is not None and not callable(getattr(found["breakers"], "admit", None)):
+        raise AppError(f"app {path!r} gives breakers without admit; allowed is a BreakerStore")
     return AppHooks(**found)
 
 

@@ -45,6 +45,7 @@ async def build_deliverer(plan: WorkerPlan, board: FlightBoard) -> Deliverer:
         on_settled=hooks.on_settled,
         on_failure=hooks.on_failure,
         on_attempt=hooks.on_attempt,
+        breakers=hooks.breakers or "shared",
         board=board,
         expected=plan.siblings,
     )

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ojak.backoff import backoff_s
+from ojak.breaker.circuit import Signal
+from ojak.breaker.signals import signal_of
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
 from ojak.errors import SigningError, UnknownSender
@@ -29,6 +31,8 @@ _NAMED_RETRIES: Final = 5
 _KEYS_S: Final = 10.0
 _SHARED_GONE_S: Final = 3600.0
 _OWN_FAULT_S: Final = 30.0
+_BAD_TIME_S: Final = 60.0
+"""After a 408 or 429 to a probe; what the host asked for in Retry-After holds beside it."""
 _DETAIL_BYTES: Final = 200
 
 _NO_TIME: Final = AttemptPhases(sign_ms=0.0, post_ms=0.0)
@@ -49,6 +53,8 @@ class Attempted:
     Attributes:
         outcome: what the queue writes.
         tells: whether it tells anything of the host; a fault of our own does not.
+        signal: what it tells the host's breaker.
+        again_s: if it was a probe and tells the breaker nothing: how soon another may be made.
         hold_s: for how long the host asked for no more requests, or None.
         body_bytes: how much was sent.
         phases: where the time went.
@@ -56,6 +62,8 @@ class Attempted:
 
     outcome: Ended | Retried
     tells: bool = False
+    signal: Signal = Signal.NOTHING
+    again_s: float = 0.0
     hold_s: float | None = None
     body_bytes: int = 0
     phases: AttemptPhases = _NO_TIME
@@ -66,7 +74,8 @@ class Attempted:
         if isinstance(outcome, Ended) and isinstance(outcome.outcome, SettledOutcome):
             came_to = _ENDS.get(outcome.outcome, AttemptOutcome.OWN_FAULT)
         else:
-            came_to = AttemptOutcome.RETRY if outcome.spent else AttemptOutcome.OWN_FAULT
+            # A probe that failed spends no attempt, and is no fault of ours.
+            came_to = AttemptOutcome.RETRY if outcome.spent or self.tells else AttemptOutcome.OWN_FAULT
         return DeliveryAttempt(
             delivery_id=job.id.hex(),
             activity_id=job.activity_id,
@@ -113,7 +122,13 @@ class Attempter:
         self._random = random.Random()  # noqa: S311 - jitter
 
     async def attempt(
-        self, job: Job, body: Body | None, *, allowance: Callable[[], float], begin: Callable[[], bool]
+        self,
+        job: Job,
+        body: Body | None,
+        *,
+        allowance: Callable[[], float],
+        begin: Callable[[], bool],
+        probe: bool = False,
     ) -> Attempted:
         """Make one attempt.
 
@@ -122,6 +137,8 @@ class Attempter:
             body: what to send; None if it is not in the database any more.
             allowance: for how many seconds the lease may still be believed.
             begin: asked in the step of the loop in which the request begins; False if it was cancelled before that.
+            probe: whether it is the probe of an open breaker: then it spends no attempt unless it shows that the host
+                works.
         """
         if job.past_deadline:
             return Attempted(outcome=without_attempt(job, FailureReason.PAST_DEADLINE, "past-deadline"))
@@ -146,14 +163,14 @@ class Attempter:
                 allowance=allowance,
             )
         except PostError as error:
-            return self._unanswered(job, body, error)
+            return self._unanswered(job, body, error, probe=probe)
         except SigningError as error:
             return self._keyless(job, "key-broken", error)
         except Exception:  # noqa: BLE001
             # A fault of this program: it must neither take the worker with it nor be repeated for ever.
             _log.exception("an attempt failed in a way nobody foresaw", extra={"delivery": job.id.hex()})
-            return Attempted(outcome=self._retry(job, None, "internal-error", None))
-        return self._answered(job, body, knocked)
+            return Attempted(outcome=self._retry(job, None, "internal-error", None), again_s=_OWN_FAULT_S)
+        return self._answered(job, body, knocked, probe=probe)
 
     async def _key(self, job: Job) -> SigningKey | Attempted:
         try:
@@ -179,7 +196,7 @@ class Attempter:
             )
         )
 
-    def _unanswered(self, job: Job, body: Body, error: PostError) -> Attempted:
+    def _unanswered(self, job: Job, body: Body, error: PostError, *, probe: bool) -> Attempted:
         phases = AttemptPhases(sign_ms=0.0, post_ms=error.phases.answer_ms)
         if error.reason is FaultReason.REFUSED_ADDRESS:
             return Attempted(outcome=_ended(job, SettledOutcome.REFUSED_ADDRESS, error.reason.value), phases=phases)
@@ -189,13 +206,16 @@ class Attempter:
                 outcome=Retried(
                     job=job, delay_s=_OWN_FAULT_S, spent=False, status=None, reason=error.reason.value, scheme=None
                 ),
+                again_s=_OWN_FAULT_S,
                 phases=phases,
             )
         self._standings.note(job.lane, came_through=False, answer_ms=None)
-        outcome = self._retry(job, None, error.reason.value, None, maybe_delivered=error.maybe_delivered)
-        return Attempted(outcome=outcome, tells=True, body_bytes=len(body.content), phases=phases)
+        outcome = self._retry(job, None, error.reason.value, None, maybe_delivered=error.maybe_delivered, free=probe)
+        return Attempted(
+            outcome=outcome, tells=True, signal=Signal.FAILURE, body_bytes=len(body.content), phases=phases
+        )
 
-    def _answered(self, job: Job, body: Body, knocked: Knocked) -> Attempted:
+    def _answered(self, job: Job, body: Body, knocked: Knocked, *, probe: bool) -> Attempted:
         answer = knocked.answer
         config = self._config
         kind = classify_status(answer.status, config.retry_statuses, config.final_statuses, knocked=knocked.knocked)
@@ -208,15 +228,18 @@ class Attempter:
             scheme_kept_s=config.scheme_memory_s,
             hold_s=hold_s,
         )
+        signal = signal_of(answer.status, config.final_statuses)
         return Attempted(
-            outcome=self._outcome(job, kind, knocked),
+            outcome=self._outcome(job, kind, knocked, free=probe and signal is not Signal.SUCCESS),
             tells=True,
+            signal=signal,
+            again_s=_BAD_TIME_S,
             hold_s=hold_s,
             body_bytes=len(body.content),
             phases=AttemptPhases(sign_ms=knocked.sign_ms, post_ms=knocked.post_ms),
         )
 
-    def _outcome(self, job: Job, kind: StatusClass, knocked: Knocked) -> Ended | Retried:
+    def _outcome(self, job: Job, kind: StatusClass, knocked: Knocked, *, free: bool) -> Ended | Retried:
         answer, scheme = knocked.answer, knocked.scheme.value
         reason = f"status-{answer.status}"
         if kind is StatusClass.DELIVERED:
@@ -232,7 +255,7 @@ class Attempter:
             return self._retry(job, answer.status, reason, scheme, at_least_s=_SHARED_GONE_S)
         if self._is_named_only(answer.status) and job.tries + 1 >= _NAMED_RETRIES:
             return _ended(job, SettledOutcome.REFUSED, reason, answer, scheme)
-        return self._retry(job, answer.status, reason, scheme)
+        return self._retry(job, answer.status, reason, scheme, free=free)
 
     def _is_named_only(self, status: int) -> bool:
         """Whether a status is retried only because an operator named it."""
@@ -249,7 +272,20 @@ class Attempter:
         *,
         at_least_s: float = 0.0,
         maybe_delivered: bool = False,
+        free: bool = False,
     ) -> Ended | Retried:
+        if free:
+            # It waits for the host now, not for its own time. At the end of the lane: should it be what the host
+            # chokes on, the next probe is made with another.
+            return Retried(
+                job=job,
+                delay_s=0.0,
+                spent=False,
+                status=status,
+                reason=reason,
+                scheme=scheme,
+                maybe_delivered=maybe_delivered,
+            )
         number = job.tries + 1
         if number >= self._config.max_attempts:
             return Ended(
@@ -270,6 +306,13 @@ class Attempter:
             scheme=scheme,
             maybe_delivered=maybe_delivered,
         )
+
+
+def set_aside(job: Job, seconds: float) -> Attempted:
+    """No attempt: its inbox is held."""
+    return Attempted(
+        outcome=Retried(job=job, delay_s=seconds, spent=False, status=None, reason="inbox-held", scheme=None)
+    )
 
 
 def _ended(

@@ -4,9 +4,10 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from ojak.breaker.admission import Admission, Probe, Verdict
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
 from ojak.model.job import Job, Priority
@@ -15,10 +16,12 @@ from ojak.store.database import QueueDatabase
 from ojak.store.hand_back import undo_claim
 from ojak.store.supersede import superseded
 from ojak.worker.bodies import Bodies
+from ojak.worker.circuits import Circuits
 from ojak.worker.held import Held
 from ojak.worker.lanes import SLOW_MS, Lanes
 from ojak.worker.loops import pause
 from ojak.worker.ownership import Ownership
+from ojak.worker.probes import Probes
 from ojak.worker.standings import Standings
 
 _log = logging.getLogger("ojak.worker.claim")
@@ -29,6 +32,10 @@ has come together in the meantime costs no more to claim than a single job. A sm
 _HOSTS: Final = 128
 _PER_LANE: Final = 64
 _UNPROVEN: Final = 16
+_GIVEN_UP: Final = 16
+"""So many jobs of an unavailable host end in a claim: each is an outcome to be stored, and there may be many hosts."""
+_PROBE_AGAIN_S: Final = 5.0
+"""A host of which there is nothing to probe with, or whose slots a former owner holds, is looked at again so soon."""
 _RATE_WEIGHT: Final = 0.3
 _MEASURED_S: Final = 0.25
 _FINISH_S: Final = 5.0
@@ -43,9 +50,11 @@ class Claimer:
         priority: the line.
         ownership: which shards may be claimed.
         lanes, held, standings, bodies: what claimed jobs go into.
+        circuits, probes: which hosts may be sent to.
         clock: for trust and rates.
         config: leases, and how far ahead.
         on_claimed: called when jobs were added to the lanes.
+        on_given_up: called with jobs of unavailable hosts, which end at once.
         on_held: called with jobs that were claimed of a host that is held: to be handed back.
         on_superseded: called with leased jobs that were taken back before they were begun.
         may_claim: whether there is room for outcomes.
@@ -62,9 +71,12 @@ class Claimer:
         held: Held,
         standings: Standings,
         bodies: Bodies,
+        circuits: Circuits,
+        probes: Probes,
         clock: Clock,
         config: DelivererConfig,
         on_claimed: Callable[[], None],
+        on_given_up: Callable[[Sequence[Job]], None],
         on_held: Callable[[Sequence[Job]], None],
         on_superseded: Callable[[Sequence[Job]], None],
         may_claim: Callable[[], bool],
@@ -79,7 +91,10 @@ class Claimer:
         self._bodies = bodies
         self._clock = clock
         self._config = config
+        self._circuits = circuits
+        self._probes = probes
         self._on_claimed = on_claimed
+        self._on_given_up = on_given_up
         self._on_held = on_held
         self._on_superseded = on_superseded
         self._may_claim = may_claim
@@ -91,6 +106,7 @@ class Claimer:
         self._more = False
         self._claiming: asyncio.Future[int] | None = None
         self._unclear: tuple[bytes, Sequence[ReadyHost]] | None = None
+        self._unclear_probes: Sequence[Probe] = ()
 
     def wake(self) -> None:
         """Look: there may be work."""
@@ -171,6 +187,7 @@ class Claimer:
         want = max(self._wants(proven=True), self._lanes.per_host)
         wants_unproven = self._wants(proven=False) > 0
         epochs = self._ownership.epochs
+        read_at_s = self._clock.boot_s()
         if self._unclear is not None:
             await self._undo(*self._unclear)
         if not epochs:
@@ -187,10 +204,16 @@ class Claimer:
             return 0
         for host in hosts:
             self._standings.learn(host)
-        each = -(-want // len(hosts))
         asked_at_s = self._clock.boot_s()
+        admitted = await self._circuits.admit(hosts)
+        hosts = [host for host in hosts if _claimable(admitted[host.authority])]
+        if not hosts:
+            return 0
+        each = -(-want // len(hosts))
         stamp = secrets.token_bytes(16)
+        probes = {name: answer.probe for name, answer in admitted.items() if answer.probe is not None}
         self._unclear = (stamp, hosts)
+        self._unclear_probes = list(probes.values())
         claimed = await claim(
             self._db,
             hosts,
@@ -198,24 +221,30 @@ class Claimer:
             stamp=stamp,
             epochs=epochs,
             priority=self._priority,
-            share=lambda host, foreign: self._share(host, foreign, each),
+            share=lambda host, foreign: self._share(host, foreign, each, admitted[host.authority]),
             lease_s=self._config.lease_s,
             max_age_s=self._config.max_age_s,
+            probed=list(probes),
         )
-        count = await self._take(claimed, until_s=asked_at_s + self._config.lease_s)
-        self._unclear = None
+        count = await self._take(claimed, admitted, read_at_s=read_at_s, until_s=asked_at_s + self._config.lease_s)
+        self._unclear, self._unclear_probes = None, ()
+        unused = [probe for probe in probes.values() if not self._probes.is_held(probe)]
+        await self._probes.give_back_unused(unused, after_s=_PROBE_AGAIN_S)
         return count
 
     async def _undo(self, stamp: bytes, hosts: Sequence[ReadyHost]) -> None:
         """Undo a claim that an error cut off."""
         authorities = [host.authority for host in hosts]
         count = await undo_claim(self._db, authorities, stamp=stamp, lease_s=self._config.lease_s)
+        await self._probes.give_back_unused(self._unclear_probes, after_s=0.0)
         _log.warning("a claim was cut off; undone", extra={"hosts": len(hosts), "jobs": count})
-        self._unclear = None
+        self._unclear, self._unclear_probes = None, ()
 
-    def _share(self, host: ReadyHost, foreign: int, each: int) -> int:
+    def _share(self, host: ReadyHost, foreign: int, each: int, admission: Admission) -> int:
         """How many jobs of a host to lease: what it can answer within the time ahead, at least its free slots."""
-        slots = self._lanes.per_host - foreign
+        if admission.verdict is Verdict.HOLD:
+            return _GIVEN_UP  # they need no slot
+        slots = (1 if admission.one_at_a_time else self._lanes.per_host) - foreign
         if slots <= 0:
             return 0
         waiting = self._lanes.waiting_of(host.authority, self._priority)
@@ -225,7 +254,14 @@ class Claimer:
         can = int(slots * self._config.lease_ahead_s / answer_s)
         return max(0, min(max(slots, each), max(slots, can), _PER_LANE) - waiting)
 
-    async def _take(self, claimed: Sequence[ClaimedHost], *, until_s: float) -> int:
+    async def _take(
+        self,
+        claimed: Sequence[ClaimedHost],
+        admitted: Mapping[str, Admission],
+        *,
+        read_at_s: float,
+        until_s: float,
+    ) -> int:
         jobs = [job for item in claimed for job in item.jobs]
         # Bodies first: if they cannot be read now, nothing is held, and the claim is undone.
         await self._bodies.load(job.body for job in jobs)
@@ -234,9 +270,17 @@ class Claimer:
         if dropped:
             self._on_superseded([job for job in jobs if job.id in dropped])
         for item in claimed:
+            admission = admitted[item.host.authority]
             wanted = [job for job in item.jobs if job.id not in dropped] if dropped else item.jobs
-            if self._lanes.is_held(item.host.authority):
-                # It asked for no more while its jobs were being claimed.
+            if admission.verdict is Verdict.HOLD:
+                self._on_given_up(wanted)
+                continue
+            if admission.probe is not None and item.probe is not None and item.probe not in dropped:
+                self._probes.take(item.probe, admission.probe, until_s=until_s)
+            if self._lanes.is_held(item.host.authority) or (
+                admission.probe is None and self._circuits.opened_since(item.host.authority, read_at_s)
+            ):
+                # It asked for no more, or its breaker opened, while its jobs were being claimed.
                 self._on_held(wanted)
                 continue
             self._lanes.add(
@@ -245,7 +289,13 @@ class Claimer:
                 wanted,
                 proven=self._standings.proven(item.host.authority),
                 foreign=item.foreign,
+                limit=1 if admission.one_at_a_time or admission.probe is not None else None,
             )
         if jobs:
             self._on_claimed()
         return len(jobs)
+
+
+def _claimable(admission: Admission) -> bool:
+    """Whether jobs are to be leased: to be sent, or to be given up on."""
+    return admission.verdict is not Verdict.HOLD or admission.unavailable

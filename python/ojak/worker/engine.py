@@ -5,12 +5,12 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
 import socket
 from collections.abc import Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from ojak.breaker.store import BreakerStore
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
 from ojak.model.job import Job, Priority
@@ -27,6 +27,7 @@ from ojak.store.wakeups import listen
 from ojak.worker.attempt import Attempter
 from ojak.worker.board import FlightBoard
 from ojak.worker.bodies import Bodies
+from ojak.worker.circuits import Circuits
 from ojak.worker.claimer import Claimer
 from ojak.worker.flights import Flights, OnAttempt
 from ojak.worker.held import Held
@@ -34,6 +35,7 @@ from ojak.worker.lanes import Lanes
 from ojak.worker.loops import end_tasks, forever, pause
 from ojak.worker.ownership import Ownership
 from ojak.worker.pace import Pace
+from ojak.worker.probes import Probes
 from ojak.worker.reaper import Reaper
 from ojak.worker.renewer import Renewer
 from ojak.worker.settler import Settler
@@ -60,6 +62,8 @@ class Engine:
         teller: calls the application back.
         on_attempt: called with each attempt, or None.
         board: what the supervisor reads after a death, or None without one.
+        breakers: keeps the breakers; one that is of hosts and not in the queue's database is mirrored there.
+        stamp: names this `run()`: random, 16 bytes.
         expected: how many `run()`s are being started together.
     """
 
@@ -74,6 +78,8 @@ class Engine:
         teller: Teller,
         on_attempt: OnAttempt | None,
         board: FlightBoard | None,
+        breakers: BreakerStore,
+        stamp: bytes,
         expected: int,
     ) -> None:
         self._db = db
@@ -81,10 +87,21 @@ class Engine:
         self._clock = clock
         self._teller = teller
         self._board = board
-        self.stamp = secrets.token_bytes(16)
+        self.stamp = stamp
         bodies = Bodies(db)
         self._held = Held(clock)
         self._lanes = Lanes(concurrency=config.concurrency, per_host=config.per_host)
+        self._probes = Probes(store=breakers, clock=clock)
+        self._circuits = Circuits(
+            store=breakers,
+            db=db,
+            clock=clock,
+            hold_s=config.lease_s,
+            probes=self._probes,
+            on_held=self._stop_host,
+            on_sent=self._lanes.set_limit,
+            on_reopened=self._look,
+        )
         self._telling = False
         self._stopping = asyncio.Event()
         self._cancel_asked = asyncio.Event()
@@ -119,9 +136,12 @@ class Engine:
                 held=self._held,
                 standings=standings,
                 bodies=bodies,
+                circuits=self._circuits,
+                probes=self._probes,
                 clock=clock,
                 config=config,
                 on_claimed=self._claimed,
+                on_given_up=self._given_up,
                 on_held=self._return_held,
                 on_superseded=self._superseded,
                 may_claim=self._settler.has_room,
@@ -133,6 +153,8 @@ class Engine:
             attempter=attempter,
             bodies=bodies,
             held=self._held,
+            probes=self._probes,
+            circuits=self._circuits,
             lanes=self._lanes,
             standings=standings,
             settler=self._settler,
@@ -140,6 +162,7 @@ class Engine:
             on_attempt=on_attempt,
             on_landed=self._one_landed,
             may_begin=lambda: self._ownership.trusted,
+            lease_s=config.lease_s,
             trust_needed_s=config.request_s,
         )
         self._reaper = Reaper(
@@ -159,17 +182,20 @@ class Engine:
             db=self._db,
             owner=self.stamp,
             held=self._held,
+            probes=self._probes,
             clock=self._clock,
             lease_s=self._config.lease_s,
             shard_lease_s=self._config.shard_lease_s,
             on_renewed=self._renewed_jobs,
             on_shards=self._renewed_shards,
+            on_probes=self._flights.renew_probes_soon,
         )
         # These outlive the others: what still comes in during a drain is stored, and told.
         last = [
             asyncio.create_task(self._settler.run(), name="ojak-settle"),
             asyncio.create_task(forever("tell", self._teller.tell_step), name="ojak-tell"),
             asyncio.create_task(forever("cancel", self._cancel_step), name="ojak-cancel"),
+            asyncio.create_task(forever("breakers", self._circuits.step), name="ojak-breakers"),
         ]
         loops: list[asyncio.Task[None]] = []
         stopping = asyncio.create_task(self._stopping.wait(), name="ojak-stopping")
@@ -224,6 +250,7 @@ class Engine:
             await self._flights.hand_back(self._lanes.take_all())
             if not any(task.done() for task in last):
                 async with asyncio.timeout(_FAREWELL_S):
+                    await self._circuits.recorded()
                     await self._settler.drained()
             # Before anything is told: a callback that takes its time must not keep hosts from being served.
             await self._ownership.leave()
@@ -258,6 +285,14 @@ class Engine:
     def _superseded(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             self._settler.add(without_attempt(job, SettledOutcome.SUPERSEDED, TAKEN_BACK))
+
+    def _stop_host(self, authority: str) -> None:
+        self._flights.stop_host(authority)
+
+    def _given_up(self, jobs: Sequence[Job]) -> None:
+        """What goes to hosts that have not been there for a month ends without a request."""
+        for job in jobs:
+            self._settler.add(without_attempt(job, SettledOutcome.HOST_UNAVAILABLE, "host-unavailable"))
 
     def _one_landed(self) -> None:
         for claimer in self._claimers.values():

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
+from ojak.breaker.admission import BreakerScope
 from ojak.model.job import Job
 from ojak.model.outcome import DeliveryAttempt, SettledOutcome
 from ojak.store.cancel import mark_begun
@@ -14,12 +15,14 @@ from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.hand_back import hand_back
 from ojak.store.hosts import hold_host
 from ojak.store.settle import Ended, Retried, without_attempt
-from ojak.worker.attempt import Attempted, Attempter
+from ojak.worker.attempt import Attempted, Attempter, set_aside
 from ojak.worker.board import FlightBoard
 from ojak.worker.bodies import Bodies
+from ojak.worker.circuits import Circuits
 from ojak.worker.held import Held
 from ojak.worker.lanes import Lanes
 from ojak.worker.loops import end_tasks
+from ojak.worker.probes import Probes
 from ojak.worker.settler import Settler
 from ojak.worker.standings import Standings
 
@@ -36,12 +39,13 @@ class Flights:
     Args:
         db: the queue, to hand back to.
         attempter: makes one attempt.
-        bodies, held, lanes, standings: what deliveries are made from, and what they change.
+        bodies, held, probes, circuits, lanes, standings: what deliveries are made from, and what they change.
         settler: takes the outcomes.
         board: what the supervisor reads after a death, or None without one.
         on_attempt: the application's, or None.
         on_landed: called when a slot was freed.
         may_begin: whether the shards are still believed to be owned.
+        lease_s: for how long probes are held.
         trust_needed_s: how much longer than now a lease must be believed for a request to begin under it.
     """
 
@@ -52,6 +56,8 @@ class Flights:
         attempter: Attempter,
         bodies: Bodies,
         held: Held,
+        probes: Probes,
+        circuits: Circuits,
         lanes: Lanes,
         standings: Standings,
         settler: Settler,
@@ -59,12 +65,15 @@ class Flights:
         on_attempt: OnAttempt | None,
         on_landed: Callable[[], None],
         may_begin: Callable[[], bool],
+        lease_s: float,
         trust_needed_s: float,
     ) -> None:
         self._db = db
         self._attempter = attempter
         self._bodies = bodies
         self._held = held
+        self._probes = probes
+        self._circuits = circuits
         self._lanes = lanes
         self._standings = standings
         self._settler = settler
@@ -72,6 +81,7 @@ class Flights:
         self._on_attempt = on_attempt
         self._on_landed = on_landed
         self._may_begin = may_begin
+        self._held_for_s = lease_s
         self._trust_needed_s = trust_needed_s
         self._closed = False
         self._filling = False
@@ -105,7 +115,7 @@ class Flights:
             job = self._lanes.next()
             if job is None:
                 return None
-            if self._held.trust_left_s(job) >= self._trust_needed_s and self._may_begin():
+            if self._trust_left_s(job) >= self._trust_needed_s and self._may_begin():
                 if self._board is not None:
                     self._board_slots[job.id] = self._board.begin(job.id)
                 return job
@@ -125,17 +135,32 @@ class Flights:
             if job is not None:
                 self._tasks[job.id] = task
 
+    def _trust_left_s(self, job: Job) -> float:
+        """For how long a request may go on: as long as the lease is believed, and the probe, if it is one."""
+        return min(self._held.trust_left_s(job), self._probes.trust_left_s(job.id))
+
+    async def _attempt(self, job: Job) -> Attempted:
+        if self._circuits.scope is BreakerScope.INBOX and (wait_s := await self._circuits.enter(job)):
+            return set_aside(job, wait_s)
+        return await self._attempter.attempt(
+            job,
+            await self._bodies.get(job.body),
+            allowance=lambda: self._allowance_s(job),
+            begin=lambda: self._begin(job),
+            probe=self._probes.probe_of(job.id) is not None,
+        )
+
     async def _fly(self, job: Job) -> None:
         attempted: Attempted | None = None
         try:
-            attempted = await self._attempter.attempt(
-                job,
-                await self._bodies.get(job.body),
-                allowance=lambda: self._allowance_s(job),
-                begin=lambda: self._begin(job),
-            )
+            attempted = await self._attempt(job)
+            # Its slot is free once the breaker has heard of it: the tenth failure is the last.
+            await self._circuits.report(job, attempted.signal, again_s=attempted.again_s)
         except asyncio.CancelledError:
-            self._note_cut_off(job)
+            if attempted is None:
+                self._note_cut_off(job)
+            else:
+                self._settler.add(attempted.outcome)
             raise
         except DatabaseTrouble as error:
             # Its body could not be read: nothing was sent.
@@ -146,6 +171,7 @@ class Flights:
             self._tasks.pop(job.id, None)
             self._on_wire.pop(job.id, None)
             self._cancelled.discard(job.id)
+            self._probes.leave_inbox(job)
             tells = attempted is not None and attempted.tells
             self._lanes.done(job, proven=self._standings.proven(job.lane) if tells else None)
             self._landed.set()
@@ -194,7 +220,7 @@ class Flights:
 
     def _allowance_s(self, job: Job) -> float:
         """For how long the next request of a delivery may last: none is made after it was cancelled."""
-        return 0.0 if job.id in self._cancelled else self._held.trust_left_s(job)
+        return 0.0 if job.id in self._cancelled else self._trust_left_s(job)
 
     async def cancel(self, ids: set[bytes]) -> None:
         """Deliveries were cancelled: end what has not begun, and say of what is on the wire that it is.
@@ -203,12 +229,14 @@ class Flights:
         """
         if not ids:
             return
-        for job in self._lanes.take_jobs(ids):
+        waiting = self._lanes.take_jobs(ids)
+        for job in waiting:
             self._settler.add(without_attempt(job, SettledOutcome.CANCELLED, "cancelled"))
         self._cancelled |= ids & self._tasks.keys()
         begun: dict[bytes, list[bytes]] = {}
         for row_id in ids & self._on_wire.keys():
             begun.setdefault(self._on_wire[row_id].stamp, []).append(row_id)
+        await self._probes.give_back([job.id for job in waiting])
         if begun:
             await mark_begun(self._db, begun)
 
@@ -224,7 +252,7 @@ class Flights:
                 Retried(
                     job=job,
                     delay_s=0.0,
-                    spent=True,
+                    spent=self._probes.probe_of(job.id) is None,
                     status=None,
                     reason="cut-off",
                     scheme=None,
@@ -251,6 +279,10 @@ class Flights:
             self._clear(outcome.job.id)
             self._held.drop([outcome.job.id])
 
+    def stop_host(self, authority: str) -> None:
+        """The breaker of a host is open: hand back what waits for it here."""
+        self.return_soon(self._lanes.take_host(authority))
+
     def _clear(self, job_id: bytes) -> None:
         if self._board is not None and (slot := self._board_slots.pop(job_id, None)) is not None:
             self._board.clear(slot)
@@ -263,6 +295,8 @@ class Flights:
         self._held.drop([*dropped, *flying])
         for task in flying.values():
             task.cancel()
+        if any(self._probes.probe_of(row_id) for row_id in (*flying, *dropped)):
+            self._run_errand(self._probes.give_back([*flying, *dropped]))
         if flying or dropped:
             _log.warning("leases taken by others", extra={"running": len(flying), "waiting": len(dropped)})
 
@@ -293,11 +327,16 @@ class Flights:
         for job in jobs:
             leases.setdefault(job.stamp, []).append(job.id)
         self._held.drop(job.id for job in jobs)
+        await self._probes.give_back([job.id for job in jobs])
         try:
             await hand_back(self._db, leases)
         except DatabaseTrouble as error:
             # Nobody renews them any more: they end by themselves.
             _log.warning("leases not handed back", extra={"count": len(jobs), "error": type(error).__name__})
+
+    def renew_probes_soon(self) -> None:
+        """Renew the probes of a store that is not in the queue's database."""
+        self._run_errand(self._probes.renew(hold_s=self._held_for_s))
 
     def _run_errand(self, errand: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(errand)

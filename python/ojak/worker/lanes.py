@@ -27,16 +27,18 @@ class Lane:
         authority: the host.
         shard: its shard.
         proven: whether its last attempt came through and its answers are quick.
+        limit: how many requests it may have open; at most the slots of one host.
         foreign: requests that a former owner of the shard may still have open; they count toward the host's limit.
         open: requests of ours that are open.
         backlog: how many jobs are leased here and not begun.
         waiting: those jobs, by priority.
     """
 
-    __slots__ = ("authority", "backlog", "foreign", "open", "proven", "shard", "waiting")
+    __slots__ = ("authority", "backlog", "foreign", "limit", "open", "proven", "shard", "waiting")
 
-    def __init__(self, authority: str, shard: int, *, proven: bool) -> None:
+    def __init__(self, authority: str, shard: int, *, proven: bool, limit: int) -> None:
         self.authority = authority
+        self.limit = limit
         self.shard = shard
         self.proven = proven
         self.foreign = 0
@@ -70,19 +72,41 @@ class Lanes:
         # What an open job was counted under: its lane's standing may change while it is on the wire.
         self._counted_unproven: set[bytes] = set()
 
-    def add(self, authority: str, shard: int, jobs: Sequence[Job], *, proven: bool, foreign: int) -> None:
-        """Take in jobs that were leased for a host, oldest first."""
+    def add(
+        self,
+        authority: str,
+        shard: int,
+        jobs: Sequence[Job],
+        *,
+        proven: bool,
+        foreign: int,
+        limit: int | None = None,
+    ) -> None:
+        """Take in jobs that were leased for a host, oldest first; `limit` is for a host that may not use its slots."""
         lane = self._lanes.get(authority)
+        slots = self._slots(limit)
         if lane is None:
-            lane = self._lanes[authority] = Lane(authority, shard, proven=proven)
+            lane = self._lanes[authority] = Lane(authority, shard, proven=proven, limit=slots)
+        lane.limit = slots
         lane.foreign = foreign
         for job in jobs:
             lane.waiting[job.priority].append(job)
             self._count(lane, job.priority, 1)
-        if lane.open + foreign >= self.per_host:
+        if lane.open + foreign >= lane.limit:
             # What others hold may have grown while it stood in the rings.
             self._leave(lane)
         self._enter(lane)
+
+    def _slots(self, limit: int | None) -> int:
+        return self.per_host if limit is None else min(limit, self.per_host)
+
+    def set_limit(self, authority: str, limit: int | None) -> None:
+        """Change how many requests a host may have open; None: as many as it has slots."""
+        lane = self._lanes.get(authority)
+        if lane is not None:
+            lane.limit = self._slots(limit)
+            self._leave(lane)
+            self._enter(lane)
 
     def _count(self, lane: Lane, priority: Priority, change: int) -> None:
         lane.backlog += change
@@ -151,7 +175,7 @@ class Lanes:
     def _enter(self, lane: Lane) -> None:
         """Put a lane at the end of the rings where it could start a job, if it is not in them; forget an empty one."""
         if lane.backlog:
-            if lane.open + lane.foreign < self.per_host and lane.authority not in self._held:
+            if lane.open + lane.foreign < lane.limit and lane.authority not in self._held:
                 for line, ring in zip(lane.waiting, self._rings[lane.proven], strict=True):
                     if line:
                         ring.setdefault(lane.authority, lane)
@@ -163,7 +187,7 @@ class Lanes:
         full = [
             lane.authority
             for lane in self._lanes.values()
-            if len(lane.waiting[priority]) >= self.per_host and not lane.foreign
+            if len(lane.waiting[priority]) >= lane.limit and not lane.foreign
         ]
         return [*full, *self._held]
 

@@ -10,6 +10,7 @@ from ojak.clock import Clock
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.renew import Renewals
 from ojak.worker.held import Held
+from ojak.worker.probes import Probes
 
 _log = logging.getLogger("ojak.worker.renew")
 
@@ -21,12 +22,14 @@ class Renewer:
         db: the queue.
         owner: the stamp of this `run()`.
         held: the leases of jobs.
+        probes: the probes that jobs hold; they are renewed with the leases.
         clock: for trust.
         lease_s: the length of a job's lease.
         shard_lease_s: the length of a shard's lease.
         on_renewed: called in the event loop with the stamps that were renewed, the ids of jobs whose lease was taken,
             and until when the others may be believed.
         on_shards: called in the event loop with the epochs still held and when they were asked for.
+        on_probes: called in the event loop when probes are to be renewed that this thread cannot.
     """
 
     def __init__(
@@ -35,15 +38,19 @@ class Renewer:
         db: QueueDatabase,
         owner: bytes,
         held: Held,
+        probes: Probes,
         clock: Clock,
         lease_s: float,
         shard_lease_s: float,
         on_renewed: Callable[[Sequence[bytes], set[bytes], float], None],
         on_shards: Callable[[dict[int, int], float], None],
+        on_probes: Callable[[], None],
     ) -> None:
         self._db = db
         self._owner = owner
         self._held = held
+        self._probes = probes
+        self._on_probes = on_probes
         self._clock = clock
         self._lease_s = lease_s
         self._shard_lease_s = shard_lease_s
@@ -93,6 +100,19 @@ class Renewer:
             return
         lost = renewals.renew_jobs(leases, lease_s=self._lease_s)
         self._call(self._on_renewed, list(leases), lost, asked_at_s + self._lease_s)
+        self._renew_probes(renewals)
+
+    def _renew_probes(self, renewals: Renewals) -> None:
+        held = self._probes.held()
+        if not held:
+            return
+        if not self._probes.in_database:
+            self._call(self._on_probes)
+            return
+        asked_at_s = self._clock.boot_s()
+        keys = renewals.renew_probes(held.values(), hold_s=self._lease_s, scope=self._probes.scope)
+        mine = [job_id for job_id, probe in held.items() if probe.key in keys]
+        self._probes.renewed(mine, until_s=asked_at_s + self._lease_s)
 
     def _renew_shards(self, renewals: Renewals) -> None:
         asked_at_s = self._clock.boot_s()

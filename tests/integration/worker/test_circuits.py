@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker makes of what breakers say, where answers cross each other."""
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+
+import pytest
+
+from ojak.breaker.admission import Admission, Verdict
+from ojak.breaker.circuit import Signal
+from ojak.breaker.rules import CircuitBreaker
+from ojak.breaker.store import BreakerResult, MemoryBreakers
+from ojak.clock import ManualClock
+from ojak.model.job import Job, Priority
+from ojak.store.claim import ReadyHost
+from ojak.store.database import QueueDatabase
+from ojak.store.mirror import MirroredBreakers
+from ojak.worker.circuits import Circuits
+from ojak.worker.probes import Probes
+
+HOST = ReadyHost(authority="h.test", shard=1, asks=1, proven=True, answer_ms=None, scheme=None)
+JOB = Job(
+    id=b"j" * 16,
+    lane="h.test",
+    inbox="https://h.test/inbox",
+    shared=False,
+    ref=None,
+    sender="https://a.test/u",
+    activity_id="https://a.test/1",
+    body=b"",
+    priority=Priority.FANOUT,
+    tries=0,
+    deaths=0,
+    ends=0,
+    gone_before=False,
+    too_old=False,
+    stamp=b"s" * 16,
+)
+
+
+class Slow(MemoryBreakers):
+    """Answers askers only when told to."""
+
+    def __init__(self) -> None:
+        super().__init__(CircuitBreaker(threshold=2))
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.asked = asyncio.Event()
+        self.recorded: list[BreakerResult] = []
+
+    async def admit(self, keys: Sequence[str], *, hold_s: float) -> Sequence[Admission]:
+        answers = await super().admit(keys, hold_s=hold_s)
+        self.asked.set()
+        await self.go_on.wait()
+        return answers
+
+    async def record(self, results: Sequence[BreakerResult]) -> Sequence[Admission]:
+        self.recorded += results
+        return await super().record(results)
+
+
+class World:
+    def __init__(self, db: QueueDatabase) -> None:
+        self.clock = ManualClock()
+        self.slow = Slow()
+        self.events: list[tuple[str, str]] = []
+        store = MirroredBreakers(self.slow, db)
+        self.probes = Probes(store=store, clock=self.clock)
+        self.circuits = Circuits(
+            store=store,
+            db=db,
+            clock=self.clock,
+            hold_s=120,
+            probes=self.probes,
+            on_held=lambda key: self.events.append(("held", key)),
+            on_sent=lambda key, limit: self.events.append((f"sent {limit}", key)),
+            on_reopened=lambda: self.events.append(("reopened", "")),
+        )
+
+    async def report(self, signal: Signal, *, times: int = 1, job: Job = JOB) -> None:
+        recording = asyncio.create_task(self.circuits.step())
+        await asyncio.gather(*(self.circuits.report(job, signal, again_s=0) for _ in range(times)))
+        recording.cancel()
+        await asyncio.gather(recording, return_exceptions=True)
+
+
+@pytest.fixture
+def world(db: QueueDatabase) -> World:
+    return World(db)
+
+
+async def test_an_answer_of_before_it_opened_does_not_open_the_host_again(world: World):
+    world.slow.go_on.clear()
+    claim = asyncio.create_task(world.circuits.admit([HOST]))
+    await world.slow.asked.wait()
+    world.clock.turn(1)
+    await world.report(Signal.FAILURE, times=2)
+    assert world.events[-1] == ("held", "h.test")
+    world.slow.go_on.set()
+    assert (await claim)["h.test"].verdict is Verdict.SEND
+    assert world.circuits.opened_since("h.test", 0.5), "what that claim leases is handed back"
+    assert world.events[-1] == ("held", "h.test")
+
+
+async def test_successes_are_recorded_while_something_stands_against_the_host_and_not_after(world: World):
+    await world.circuits.admit([HOST])
+    await world.circuits.report(JOB, Signal.SUCCESS, again_s=0)
+    assert world.slow.recorded == [], "it said that it is clean"
+    await world.report(Signal.FAILURE)
+    await world.report(Signal.SUCCESS)
+    assert [result.signal for result in world.slow.recorded] == [Signal.FAILURE, Signal.SUCCESS]
+    await world.circuits.report(JOB, Signal.SUCCESS, again_s=0)
+    assert len(world.slow.recorded) == 2
+
+
+async def test_a_probe_that_says_nothing_is_given_back_and_one_that_is_left_over_too(world: World):
+    await world.report(Signal.FAILURE, times=2)
+    for _ in range(2):
+        assert await world.slow.heard_from("h.test") in (True, False)
+        answer = (await world.circuits.admit([dataclasses.replace(HOST, troubled=True, is_open=True)]))["h.test"]
+        assert answer.probe is not None
+        world.probes.take(JOB.id, answer.probe, until_s=120)
+        assert world.probes.trust_left_s(JOB.id) == 120
+        await world.circuits.report(JOB, Signal.NOTHING, again_s=0)
+        assert world.probes.probe_of(JOB.id) is None
+    (answer,) = await world.slow.admit(["h.test"], hold_s=120)
+    assert answer.probe is not None
+    world.probes.take(JOB.id, answer.probe, until_s=120)
+    await world.circuits.recorded()
+    assert world.probes.held() == {}
+    assert (await world.slow.admit(["h.test"], hold_s=120))[0].verdict is Verdict.PROBE
