@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from ojak.store.batches import UnknownBatch
     from ojak.store.bodies import ConflictingActivity
     from ojak.store.explain import UnknownActivity
+    from ojak.store.fill import QueueFull
 
 __all__ = [
     "Admission",
@@ -95,6 +96,7 @@ __all__ = [
     "Priority",
     "PrivateKey",
     "Probe",
+    "QueueFull",
     "QueueUnavailable",
     "Replayed",
     "Scheme",
@@ -144,6 +146,7 @@ _HOMES = {
     "ojak.model.selection": ("Cancelled", "Replayed"),
     "ojak.store.batches": ("UnknownBatch",),
     "ojak.store.explain": ("UnknownActivity",),
+    "ojak.store.fill": ("QueueFull",),
     "ojak.model.inbox": ("Inbox", "InvalidInbox"),
     "ojak.model.job": ("Priority",),
     "ojak.model.outcome": (

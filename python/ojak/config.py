@@ -17,9 +17,17 @@ class _Range:
     high: float
     unit: str
 
-    def check(self, name: str, value: object) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
-            raise ConfigError(f"{name} is {value!r}; allowed is {self.low:g} to {self.high:g} {self.unit}")
+    def check(self, name: str, value: object, kind: type[int] | type[float]) -> None:
+        taken = int if kind is int else int | float
+        if isinstance(value, bool) or not isinstance(value, taken) or not self.low <= value <= self.high:
+            what = "a whole number from " if kind is int and not isinstance(value, int) else ""
+            raise ConfigError(
+                f"{name} is {value!r}; allowed is {what}{_plain(self.low)} to {_plain(self.high)} {self.unit}"
+            )
+
+
+def _plain(number: float) -> str:
+    return f"{number:.0f}" if float(number).is_integer() else f"{number:g}"
 
 
 _RANGES: Final[dict[str, _Range]] = {
@@ -27,6 +35,8 @@ _RANGES: Final[dict[str, _Range]] = {
     "concurrency_max": _Range(1, 256, "deliveries at a time"),
     "per_host": _Range(1, 64, "deliveries at a time to one host"),
     "small_send": _Range(0, 1000, "inboxes"),
+    "small_sends_a_minute": _Range(1, 10_000, "sends"),
+    "max_queued": _Range(1, 1_000_000_000, "deliveries"),
     "lease_s": _Range(1, 3600, "seconds"),
     "shard_lease_s": _Range(1, 600, "seconds"),
     "reap_every_s": _Range(0.1, 600, "seconds"),
@@ -72,6 +82,10 @@ class DelivererConfig:
     """Deliveries at a time to one host: a slow or dead server holds so many slots, never the queue."""
     small_send: int = 10
     """Sends to at most so many inboxes go before others."""
+    small_sends_a_minute: int = 100
+    """More small sends of one sender within a minute are a fan-out: what comes beyond goes with the others."""
+    max_queued: int = 5_000_000
+    """So many deliveries wait at most; a send beyond them is refused."""
     lease_s: float = 120.0
     """How long a leased job is its worker's, unless renewed; renewed every third of this."""
     shard_lease_s: float = 45.0
@@ -132,8 +146,7 @@ class DelivererConfig:
     """Statuses that are final beside every 3xx and what `permanent_status` knows."""
 
     def __post_init__(self) -> None:
-        for name, allowed in _RANGES.items():
-            allowed.check(name, getattr(self, name))
+        self._check_numbers()
         if self.concurrency_max < self.concurrency:
             raise ConfigError(
                 f"concurrency_max is {self.concurrency_max!r}; allowed is concurrency ({self.concurrency}) or more"
@@ -153,6 +166,15 @@ class DelivererConfig:
             raise ConfigError(
                 f"lease_s is {self.lease_s!r}; allowed is 1.5 times request_s ({self.request_s * 1.5:g}) or more"
             )
+        self._check_statuses()
+
+    def _check_numbers(self) -> None:
+        for field in fields(self):
+            if field.name in _RANGES:
+                kind = int if field.type is int else float
+                _RANGES[field.name].check(field.name, getattr(self, field.name), kind)
+
+    def _check_statuses(self) -> None:
         for name in ("retry_statuses", "final_statuses"):
             for status in getattr(self, name):
                 if not isinstance(status, int) or not 300 <= status <= 599:

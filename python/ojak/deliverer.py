@@ -3,11 +3,10 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Coroutine, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 from pymongo import AsyncMongoClient
 
@@ -16,22 +15,17 @@ from ojak.breaker.rules import CircuitBreaker
 from ojak.breaker.store import BreakerStore, MemoryBreakers
 from ojak.clock import Clock, SystemClock
 from ojak.config import DelivererConfig
-from ojak.control import QueueControl, translated, url_of
-from ojak.errors import ConfigError, InputError
+from ojak.control import translated, url_of
+from ojak.enqueuer import Enqueuer
+from ojak.errors import ConfigError
 from ojak.http.aiohttp_transport import AiohttpTransport
 from ojak.http.knock import Knocker
 from ojak.http.outbound import Outbound
-from ojak.model.activity import activity_of, check_text
-from ojak.model.batch import Batch
-from ojak.model.inbox import Inbox, InvalidInbox, canonical_inbox
-from ojak.model.job import Priority
-from ojak.model.outcome import Sent, SentInbox, SentState
+from ojak.model.inbox import canonical_inbox
 from ojak.shard import SHARDS, shard_of
 from ojak.signing import SenderKeys
 from ojak.store.breakers import MongoBreakers
 from ojak.store.database import QueueDatabase, connect
-from ojak.store.enqueue import NewJob, enqueue
-from ojak.store.handover import Handover, hand_over
 from ojak.store.mirror import MirroredBreakers
 from ojak.store.reap import bury
 from ojak.store.shards import bury_owner
@@ -43,10 +37,8 @@ from ojak.worker.flights import OnAttempt
 from ojak.worker.standings import Standings
 from ojak.worker.teller import OnFailure, OnSettled, Teller
 
-_SHOWN_MAX: Final = 100
 
-
-class Deliverer(QueueControl):
+class Deliverer(Enqueuer):
     """Queues activities and sends them (SPEC section 1). Belongs to one event loop.
 
     Args:
@@ -87,20 +79,20 @@ class Deliverer(QueueControl):
     ) -> None:
         self._owns_client = not isinstance(queue, AsyncMongoClient)
         client = queue if isinstance(queue, AsyncMongoClient) else connect(url_of(queue))
-        super().__init__(QueueDatabase(client, database), config or DelivererConfig())
-        self._keys = keys
+        self._clock = clock or SystemClock()
+        super().__init__(QueueDatabase(client, database), config or DelivererConfig(), keys=keys, clock=self._clock)
         self._outbound = outbound or Outbound()
         self._on_settled = on_settled
         self._on_failure = on_failure
         self._on_attempt = on_attempt
         self._board = board
         self._expected = expected
-        self._clock = clock or SystemClock()
         self._rules = CircuitBreaker.configured(self._config)
         if isinstance(breakers, str) and breakers != "shared":
             raise ConfigError(f"breakers is {breakers!r}; allowed is a BreakerStore, 'shared' or None")
         self._breakers = MemoryBreakers(self._rules, clock=self._clock) if breakers is None else breakers
         self._running: dict[Engine, asyncio.Event] = {}
+        self._stops = 0
 
     async def __aenter__(self) -> Self:
         try:
@@ -126,119 +118,21 @@ class Deliverer(QueueControl):
         if self._owns_client:
             await self._db.client.close()
 
-    async def send(
-        self,
-        activity: bytes | str | Mapping[str, Any],
-        sender: str,
-        inboxes: Iterable[str | Inbox],
-        *,
-        priority: Priority | None = None,
-        order_key: str | None = None,
-    ) -> Sent:
-        """Queue one activity for a set of inboxes, and return.
-
-        When this returns, every delivery that the answer calls new is held by a majority of the database.
-
-        Args:
-            activity: a JSON object: bytes or text go out byte for byte, a mapping is serialised once.
-            sender: the id of the actor whose key signs.
-            inboxes: inbox URLs, or `Inbox`es.
-            priority: which line to stand in; a send to few inboxes (`small_send`) goes before others unless told.
-            order_key: deliveries with the same key to the same inbox go one after another in the order they were
-                queued, also across retries. Without one, what the activity is about (docs/queue.md, "Order").
-
-        Returns:
-            What became of each inbox. A bad one is reported in it, and the others are queued.
-
-        Raises:
-            InputError: the sender or the order key is none, or the inboxes are no iterable of them. Nothing was queued.
-            InvalidActivity: the activity is no JSON object or too large. Nothing was queued.
-            ConflictingActivity: its id is being delivered with other bytes. Nothing was queued.
-            UnknownSender: the sender has no key. Nothing was queued.
-            StoreError: the database refused, or holds what this version cannot use.
-            QueueUnavailable: the database did not confirm. What was queued is unknown: send again, which queues
-                nothing twice.
-        """
-        if order_key is not None:
-            check_text("order_key", order_key)
-        return await self._send(activity, sender, inboxes, priority=priority, order_key=order_key, batch=None)
-
-    async def _send(
-        self,
-        activity: bytes | str | Mapping[str, Any],
-        sender: str,
-        inboxes: Iterable[str | Inbox],
-        *,
-        priority: Priority | None,
-        order_key: str | None,
-        batch: Batch | None,
-    ) -> Sent:
-        checked = activity_of(activity, max_bytes=self._config.max_body_bytes)
-        await self._check_sender(sender)
-        jobs, answers, canonical = _sort_out(inboxes)
-        if priority is None:
-            priority = Priority.SMALL if len(jobs) <= self._config.small_send else Priority.FANOUT
-        if jobs:
-            await self.set_up()
-            async with translated():
-                handover = await hand_over(
-                    self._db,
-                    checked,
-                    sender=sender,
-                    priority=priority,
-                    kept_s=self._config.max_age_s + self._config.keep_finished_s,
-                    order_key=order_key,
-                    batch=batch,
-                )
-                answers |= await self._enqueue(handover, jobs, canonical)
-        return Sent(activity_id=checked.identity, inboxes=answers)
-
-    async def send_batch(
-        self,
-        activity: bytes | str | Mapping[str, Any],
-        sender: str,
-        inboxes: Iterable[str | Inbox],
-        batch: Batch,
-        *,
-        priority: Priority | None = None,
-    ) -> Sent:
-        """Queue one activity as part of a batch: as `send`, and its deliveries can be followed by the batch's tag.
-
-        Args:
-            activity: as for `send`.
-            sender: likewise.
-            inboxes: likewise.
-            batch: its tag, and the deadline and order key that its deliveries share.
-            priority: as for `send`.
-        """
-        return await self._send(activity, sender, inboxes, priority=priority, order_key=batch.order_key, batch=batch)
-
-    async def _check_sender(self, sender: str) -> None:
-        check_text("sender", sender, what="an actor's id")
-        if self._keys is not None:
-            await self._keys.keys_of(sender)
-
-    async def _enqueue(
-        self, handover: Handover, jobs: Sequence[NewJob], canonical: Mapping[str, Sequence[str]]
-    ) -> dict[str, SentInbox]:
-        answers: dict[str, SentInbox] = {}
-        async for chunk, enqueued in enqueue(self._db, jobs, handover):
-            for job, answer in zip(chunk, enqueued, strict=True):
-                told = SentInbox(state=answer.state, url=job.inbox, outcome=answer.outcome)
-                answers |= dict.fromkeys(canonical[job.inbox], told)
-            shards = {shard_of(job.authority) for job in chunk}
-            await wake(self._db, shards, small=handover.priority is Priority.SMALL)
-        return answers
-
-    async def run(self) -> None:
+    def run(self) -> Coroutine[Any, Any, None]:
         """Send what is queued, until `stop`. Any number may run over one queue, here and elsewhere.
 
         Starts tasks only inside itself and leaves none behind. Cancelled, it hands back at once what was not begun.
+        One that `stop` was called after, and that had not taken its first step by then, ends in it.
 
         Raises:
             ConfigError: there are no sender keys, or the outbound settings cannot be used.
             StoreError: the database cannot be used as it is.
         """
+        return self._run(self._stops)
+
+    async def _run(self, stops: int) -> None:
+        if stops != self._stops:
+            return
         if self._keys is None:
             raise ConfigError("keys is None; run() needs the senders' keys: give Deliverer(…, keys=SenderKeys)")
         transport = AiohttpTransport(
@@ -288,6 +182,7 @@ class Deliverer(QueueControl):
 
     async def stop(self) -> None:
         """Drain every `run()` of this object: claim nothing more, hand back what is not begun, wait for the rest."""
+        self._stops += 1
         ends = []
         for engine, ended in self._running.items():
             engine.stop()
@@ -344,35 +239,3 @@ class Deliverer(QueueControl):
             await bury_owner(self._db, stamp, begun=len(begun), lease_s=self._config.lease_s)
             await wake(self._db, ())
             await wake(self._db, range(SHARDS))
-
-
-def _sort_out(
-    inboxes: Iterable[str | Inbox],
-) -> tuple[list[NewJob], dict[str, SentInbox], dict[str, list[str]]]:
-    """Split inboxes into jobs, one for each canonical URL, and refusals; with the given texts of each canonical URL."""
-    jobs: dict[str, NewJob] = {}
-    refused: dict[str, SentInbox] = {}
-    given: dict[str, list[str]] = {}
-    for item in _listed(inboxes):
-        inbox = item if isinstance(item, Inbox) else Inbox(item)
-        try:
-            found = canonical_inbox(inbox.url)
-        except InvalidInbox as error:
-            text = inbox.url if isinstance(inbox.url, str) else ascii(inbox.url)[:_SHOWN_MAX]  # type: ignore[redundant-expr]
-            refused[text] = SentInbox(state=SentState.REFUSED, url=text, reason=str(error))
-            continue
-        jobs.setdefault(
-            found.url, NewJob(authority=found.authority, inbox=found.url, shared=inbox.shared, ref=inbox.ref)
-        )
-        given.setdefault(found.url, []).append(inbox.url)
-    return list(jobs.values()), refused, given
-
-
-def _listed(inboxes: Iterable[str | Inbox]) -> Iterator[str | Inbox]:
-    """Go through what was handed over as inboxes, unless it is one inbox, of which each character would be refused."""
-    if isinstance(inboxes, AsyncIterable):
-        raise InputError("inboxes is an async iterable; allowed is a list of inboxes: collect it first")
-    if not isinstance(inboxes, str | bytes | bytearray | memoryview):
-        with suppress(TypeError):
-            return iter(inboxes)
-    raise InputError(f"inboxes is a {type(inboxes).__name__}; allowed is a list of inboxes, also for one")

@@ -19,8 +19,8 @@ PUBLIC = """
     Circuit CircuitBreaker CircuitState ConfigError ConflictingActivity Deliverer DelivererConfig DeliveryAttempt
     DeliveryError DeliveryFailure DeliveryState Explanation FailedDelivery FailureReason FolderSenderKeys Inbox
     InputError InvalidActivity InvalidInbox KeyRefused MemoryBreakers OjakError Outbound Priority PrivateKey Probe
-    QueueUnavailable Replayed Scheme SenderKeyring SenderKeys Sent SentInbox SentState Settled SettledOutcome Signal
-    SigningError SigningKey StoreError UnknownActivity UnknownBatch UnknownSender Verdict WaitsFor deliver
+    QueueFull QueueUnavailable Replayed Scheme SenderKeyring SenderKeys Sent SentInbox SentState Settled SettledOutcome
+    Signal SigningError SigningKey StoreError UnknownActivity UnknownBatch UnknownSender Verdict WaitsFor deliver
     deliver_with_headers permanent_status
 """
 

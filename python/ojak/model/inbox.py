@@ -48,7 +48,7 @@ class Inbox:
         ref: an opaque reference of the application's that comes back with the outcome: at most 4 KiB of UTF-8.
 
     Raises:
-        InvalidInbox: the reference cannot be kept. The URL is looked at when it is sent to.
+        InvalidInbox: the reference cannot be kept, or `shared` is no bool. The URL is looked at when it is sent to.
     """
 
     url: str
@@ -58,6 +58,9 @@ class Inbox:
     ref: str | None = None
 
     def __post_init__(self) -> None:
+        # Checked for callers that run without a type checker: it decides what a 410 means.
+        if not isinstance(self.shared, bool):
+            raise InvalidInbox("shared", f"a {type(self.shared).__name__}", "True or False")
         if self.ref is not None:
             _check_ref(self.ref)
 

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Enqueuer`: the half of a `Deliverer` that queues. What `Deliverer` adds is sending what is queued."""
+
+import asyncio
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from ojak.clock import Clock
+from ojak.config import DelivererConfig
+from ojak.control import QueueControl, translated
+from ojak.errors import InputError
+from ojak.model.activity import Activity, activity_of, check_text
+from ojak.model.batch import Batch
+from ojak.model.flood import ANSWERS, SendFlood
+from ojak.model.inbox import Inbox, InvalidInbox, canonical_inbox
+from ojak.model.job import Priority
+from ojak.model.outcome import Sent, SentInbox, SentState
+from ojak.shard import shard_of
+from ojak.signing import SenderKeys
+from ojak.store.database import QueueDatabase
+from ojak.store.enqueue import NewJob, enqueue
+from ojak.store.fill import QueueFill
+from ojak.store.handover import Handover, hand_over
+from ojak.store.wakeups import wake
+
+_SHOWN_MAX: Final = 100
+_SENDS_AT_A_TIME: Final = 8
+"""More at once would only wait for connections, until the driver's patience ends; a running loop needs some too."""
+
+
+class Enqueuer(QueueControl):
+    """Queues activities (SPEC section 1).
+
+    Args:
+        db: the queue.
+        config: limits, and how long deliveries are kept.
+        keys: asked for a sender's key before anything of it is queued; None: any sender is queued.
+        clock: for what is counted by the minute.
+    """
+
+    def __init__(self, db: QueueDatabase, config: DelivererConfig, *, keys: SenderKeys | None, clock: Clock) -> None:
+        super().__init__(db, config)
+        self._keys = keys
+        self._flood = SendFlood(clock, allowed=config.small_sends_a_minute)
+        self._fill = QueueFill(db, clock, most=config.max_queued)
+        self._sending = asyncio.Semaphore(_SENDS_AT_A_TIME)
+
+    async def send(
+        self,
+        activity: bytes | str | Mapping[str, Any],
+        sender: str,
+        inboxes: Iterable[str | Inbox],
+        *,
+        priority: Priority | None = None,
+        order_key: str | None = None,
+    ) -> Sent:
+        """Queue one activity for a set of inboxes, and return.
+
+        When this returns, every delivery that the answer calls new is held by a majority of the database.
+
+        Args:
+            activity: a JSON object: bytes or text go out byte for byte, a mapping is serialised once.
+            sender: the id of the actor whose key signs.
+            inboxes: inbox URLs, or `Inbox`es.
+            priority: which line to stand in; unless told, a send to few inboxes (`small_send`) goes before others,
+                but not one of a sender that has handed over many of those within a minute (`small_sends_a_minute`).
+            order_key: deliveries with the same key to the same inbox go one after another in the order they were
+                queued, also across retries. Without one, what the activity is about (docs/queue.md, "Order").
+
+        Returns:
+            What became of each inbox. A bad one is reported in it, and the others are queued.
+
+        Raises:
+            InputError: the sender, the priority or the order key is none, or the inboxes are no iterable of them.
+                Nothing was queued.
+            InvalidActivity: the activity is no JSON object or too large. Nothing was queued.
+            ConflictingActivity: its id is being delivered with other bytes. Nothing was queued.
+            UnknownSender: the sender has no key. Nothing was queued.
+            QueueFull: so many deliveries wait that no more are taken (`max_queued`). Nothing was queued.
+            StoreError: the database refused, or holds what this version cannot use.
+            QueueUnavailable: the database did not confirm. What was queued is unknown: send again, which queues
+                nothing twice.
+        """
+        if order_key is not None:
+            check_text("order_key", order_key)
+        return await self._send(activity, sender, inboxes, priority=priority, order_key=order_key, batch=None)
+
+    async def send_batch(
+        self,
+        activity: bytes | str | Mapping[str, Any],
+        sender: str,
+        inboxes: Iterable[str | Inbox],
+        batch: Batch,
+        *,
+        priority: Priority | None = None,
+    ) -> Sent:
+        """Queue one activity as part of a batch: as `send`, and its deliveries can be followed by the batch's tag.
+
+        Args:
+            activity: as for `send`.
+            sender: likewise.
+            inboxes: likewise.
+            batch: its tag, and the deadline and order key that its deliveries share.
+            priority: as for `send`.
+        """
+        if not isinstance(batch, Batch):
+            raise InputError(f"batch is a {type(batch).__name__}; allowed is a Batch")
+        return await self._send(activity, sender, inboxes, priority=priority, order_key=batch.order_key, batch=batch)
+
+    async def _send(
+        self,
+        activity: bytes | str | Mapping[str, Any],
+        sender: str,
+        inboxes: Iterable[str | Inbox],
+        *,
+        priority: Priority | None,
+        order_key: str | None,
+        batch: Batch | None,
+    ) -> Sent:
+        checked = activity_of(activity, max_bytes=self._config.max_body_bytes)
+        _check_priority(priority)
+        await self._check_sender(sender)
+        jobs, answers, canonical = sort_out(inboxes)
+        if jobs:
+            await self.set_up()
+            async with self._sending, translated():
+                await self._fill.check_room(len(jobs))
+                handover = await hand_over(
+                    self._db,
+                    checked,
+                    sender=sender,
+                    priority=self._priority_of(checked, sender, len(jobs)) if priority is None else priority,
+                    kept_s=self._config.max_age_s + self._config.keep_finished_s,
+                    order_key=order_key,
+                    batch=batch,
+                )
+                answers |= await self._enqueue(handover, jobs, canonical)
+        return Sent(activity_id=checked.identity, inboxes=answers)
+
+    async def _check_sender(self, sender: str) -> None:
+        check_text("sender", sender, what="an actor's id")
+        if self._keys is not None:
+            await self._keys.keys_of(sender)
+
+    def _priority_of(self, activity: Activity, sender: str, inboxes: int) -> Priority:
+        """The line of a send that names none."""
+        if inboxes > self._config.small_send:
+            return Priority.FANOUT
+        if activity.type not in ANSWERS and self._flood.is_one_of_many(sender):
+            # A fan-out that is handed over inbox by inbox.
+            return Priority.FANOUT
+        return Priority.SMALL
+
+    async def _enqueue(
+        self, handover: Handover, jobs: Sequence[NewJob], canonical: Mapping[str, Sequence[str]]
+    ) -> dict[str, SentInbox]:
+        answers: dict[str, SentInbox] = {}
+        async for chunk, enqueued in enqueue(self._db, jobs, handover):
+            for job, answer in zip(chunk, enqueued, strict=True):
+                told = SentInbox(state=answer.state, url=job.inbox, outcome=answer.outcome)
+                answers |= dict.fromkeys(canonical[job.inbox], told)
+            self._fill.queued(sum(answer.state is SentState.NEW for answer in enqueued))
+            shards = {shard_of(job.authority) for job in chunk}
+            await wake(self._db, shards, small=handover.priority is Priority.SMALL)
+        return answers
+
+
+def _check_priority(priority: object) -> None:
+    if priority is not None and not isinstance(priority, Priority):
+        allowed = " or ".join(f"Priority.{line.name}" for line in Priority)
+        raise InputError(f"priority is {priority!r:.80}; allowed is {allowed}, or None")
+
+
+def sort_out(
+    inboxes: Iterable[str | Inbox],
+) -> tuple[list[NewJob], dict[str, SentInbox], dict[str, list[str]]]:
+    """Split inboxes into jobs, one for each canonical URL, and refusals; with the given texts of each canonical URL."""
+    jobs: dict[str, NewJob] = {}
+    refused: dict[str, SentInbox] = {}
+    given: dict[str, list[str]] = {}
+    for item in _listed(inboxes):
+        inbox = item if isinstance(item, Inbox) else Inbox(item)
+        try:
+            found = canonical_inbox(inbox.url)
+        except InvalidInbox as error:
+            text = inbox.url if isinstance(inbox.url, str) else ascii(inbox.url)[:_SHOWN_MAX]  # type: ignore[redundant-expr]
+            refused[text] = SentInbox(state=SentState.REFUSED, url=text, reason=str(error))
+            continue
+        jobs.setdefault(
+            found.url, NewJob(authority=found.authority, inbox=found.url, shared=inbox.shared, ref=inbox.ref)
+        )
+        given.setdefault(found.url, []).append(inbox.url)
+    return list(jobs.values()), refused, given
+
+
+def _listed(inboxes: Iterable[str | Inbox]) -> Iterator[str | Inbox]:
+    """Go through what was handed over as inboxes, unless it is one inbox, of which each character would be refused."""
+    if isinstance(inboxes, AsyncIterable):
+        raise InputError("inboxes is an async iterable; allowed is a list of inboxes: collect it first")
+    if not isinstance(inboxes, str | bytes | bytearray | memoryview):
+        with suppress(TypeError):
+            return iter(inboxes)
+    raise InputError(f"inboxes is a {type(inboxes).__name__}; allowed is a list of inboxes, also for one")
