@@ -13,6 +13,7 @@ from tests.waiting import until
 
 from ojak import Deliverer, DelivererConfig, FolderSenderKeys, Outbound
 from ojak.farm import FarmHandle, plan_of_words, running_farm
+from ojak.model.job import UNFINISHED
 from ojak.store.database import QueueDatabase
 
 SENDER = "https://a.test/users/alice"
@@ -81,7 +82,7 @@ def ended(db: QueueDatabase) -> Callable[[int], Awaitable[None]]:
 
     async def wait(count: int, *, within_s: float = 20.0) -> None:
         async def enough() -> bool:
-            unfinished = {"$in": ["queued", "leased", "blocked"]}
+            unfinished = {"$in": list(UNFINISHED)}
             return await db.jobs.count_documents({"state": {"$not": unfinished}}) >= count
 
         await until(enough, within_s=within_s)

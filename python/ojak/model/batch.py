@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from ojak.errors import InputError
 from ojak.model.activity import check_text
+from ojak.model.job import UNFINISHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class BatchProgress:
     @property
     def unfinished(self) -> int:
         """How many have not ended."""
-        return sum(self.counts.get(state, 0) for state in ("queued", "blocked", "leased"))
+        return sum(self.counts.get(state, 0) for state in UNFINISHED)
 
 
 def estimate_end(

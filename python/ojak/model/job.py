@@ -12,9 +12,13 @@ class JobState(StrEnum):
     QUEUED = "queued"
     BLOCKED = "blocked"
     LEASED = "leased"
+    ASIDE = "aside"
+    """Set aside: it waits for its sender or its inbox, no worker looks at it, and it keeps its place in its order."""
 
 
 UNFINISHED = tuple(state.value for state in JobState)
+WAITING = tuple(state.value for state in JobState if state is not JobState.LEASED)
+"""Where a job is that no worker has: whoever ends it needs no lease."""
 
 
 class Priority(IntEnum):

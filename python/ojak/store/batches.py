@@ -9,17 +9,16 @@ from pymongo.errors import DuplicateKeyError
 
 from ojak.errors import InputError
 from ojak.model.batch import Batch, BatchProgress, FailedDelivery, estimate_end
-from ojak.model.job import UNFINISHED
+from ojak.model.job import UNFINISHED, WAITING
 from ojak.model.outcome import FailureReason, SettledOutcome
 from ojak.store.database import Document, QueueDatabase
-from ojak.store.leaving import end_number
-from ojak.store.order import promote
+from ojak.store.give_up import end_waiting
 
 _AT_A_TIME: Final = 1000
 _KEPT_BEYOND_S: Final = 86_400.0
 _LOOKED_AT_S: Final = 3600.0
 """For how long after its deadline a batch is looked at."""
-_WAITING: Final = {"state": {"$in": ["queued", "blocked"]}}
+_WAITING: Final = {"state": {"$in": list(WAITING)}}
 FAILED: Final = tuple(
     [outcome.value for outcome in SettledOutcome if outcome is not SettledOutcome.DELIVERED]
     + [reason.value for reason in FailureReason]
@@ -76,29 +75,11 @@ async def end_past_deadlines(db: QueueDatabase) -> int:
     for batch in over:
         waiting = {"batch": batch["_id"], **_WAITING, **db.now.has_come("give_up_at")}
         while rows := await db.jobs.find(waiting, {"order": 1}).limit(_AT_A_TIME).to_list():
-            count += await _end_rows(db, rows)
+            count += await end_waiting(db, rows, FailureReason.PAST_DEADLINE)
         # Not at once: a send may have noted the batch and not yet inserted its rows. A later one opens it again.
         if batch["long_over"]:
             await db.batches.update_one({"_id": batch["_id"], "sends": batch["sends"]}, {"$set": {"open": False}})
     return count
-
-
-async def _end_rows(db: QueueDatabase, rows: list[Document]) -> int:
-    result = await db.jobs.update_many(
-        {"_id": {"$in": [row["_id"] for row in rows]}, **_WAITING},
-        [
-            {
-                "$set": {
-                    "state": FailureReason.PAST_DEADLINE.value,
-                    "end": end_number(),
-                    "told": False,
-                    "finished_at": db.now.expr,
-                }
-            }
-        ],
-    )
-    await promote(db, [row["order"] for row in rows if "order" in row])
-    return result.modified_count
 
 
 async def progress_of(db: QueueDatabase, tag: str, *, failures: int) -> BatchProgress:

@@ -59,6 +59,7 @@ async def put_body(db: QueueDatabase, activity: Activity, *, sender: str, kept_s
                             "seq": "$$CLUSTER_TIME",
                             "unended": True,
                             "put_at": db.now.expr,
+                            "waits_since": {"$ifNull": ["$waits_since", db.now.expr]},
                             "expire_at": {"$max": ["$expire_at", db.now.plus(kept_s + KEPT_BEYOND_S)]},
                             **named,
                         }

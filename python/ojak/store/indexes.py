@@ -82,6 +82,12 @@ _INDEXES: Final[dict[str, list[IndexModel]]] = {
             name="about",
             partialFilterExpression={"about": {"$exists": True}},
         ),
+        # Since when deliveries of an activity may wait, until it was seen that none does: what is too old (`age`).
+        IndexModel(
+            [("waits_since", ASCENDING)],
+            name="waits_since",
+            partialFilterExpression={"waits_since": {"$exists": True}},
+        ),
         IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
     ],
     "hosts": [

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Order: deliveries that share an order go one after another (DESIGN section 3, rule A).
 
-At most one row of an order is queued or leased: a unique partial index holds that. The others are blocked. Whoever
-writes an end promotes: the first unfinished row of the order, only if it is blocked, becomes queued, and its host due.
+At most one row of an order is queued, leased or set aside: a unique partial index holds that. The others are blocked.
+Whoever writes an end promotes: the first unfinished row of the order, only if it is blocked, becomes queued, and its
+host due. What is set aside for its sender or inbox is in that index too: so it keeps its place however often it comes
+and goes, and nothing of its order gets past it.
 A row that is inserted blocked is looked at after the insert, so that either its sender or the one who ended what it
 waited for sees the other.
 
-Every reader reads the blocked rows before the queued and leased ones. A row only moves from the first to the second,
+Every reader reads the blocked rows before the others. A row only moves from the first to the second,
 so that it is seen at least once.
 """
 
@@ -20,7 +22,7 @@ from ojak.model.job import JobState, Priority
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.hosts import Due, lower_due
 
-LIVE: Final = (JobState.QUEUED.value, JobState.LEASED.value)
+LIVE: Final = (JobState.QUEUED.value, JobState.LEASED.value, JobState.ASIDE.value)
 _BLOCKED: Final = JobState.BLOCKED.value
 _AT_A_TIME: Final = 1000
 _DUPLICATE_KEY: Final = 11000

@@ -55,7 +55,16 @@ async def _keep_body(db: QueueDatabase, key: bytes, *, kept_s: float) -> bool:
     try:
         result = await db.bodies.update_one(
             {"_id": key},
-            [{"$set": {"unended": True, "expire_at": {"$max": ["$expire_at", db.now.plus(kept_s + KEPT_BEYOND_S)]}}}],
+            [
+                {
+                    "$set": {
+                        "unended": True,
+                        "put_at": db.now.expr,
+                        "waits_since": {"$ifNull": ["$waits_since", db.now.expr]},
+                        "expire_at": {"$max": ["$expire_at", db.now.plus(kept_s + KEPT_BEYOND_S)]},
+                    }
+                }
+            ],
         )
     except DuplicateKeyError:
         return False

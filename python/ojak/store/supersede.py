@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ojak.model.job import Job, job_id
+from ojak.model.job import WAITING, Job, job_id
 from ojak.model.order import TAKEN_BACK_BY
 from ojak.model.outcome import SettledOutcome
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.row import seq_number
 
 REASON: Final = "taken-back"
-_NOT_BEGUN: Final = {"state": {"$in": ["queued", "blocked"]}, "leases": 0}
+_NOT_BEGUN: Final = {"state": {"$in": list(WAITING)}, "leases": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,14 +15,11 @@ from ojak.clock import Clock
 from ojak.config import DelivererConfig
 from ojak.model.job import Job, Priority
 from ojak.model.outcome import SettledOutcome
-from ojak.store.batches import end_past_deadlines
 from ojak.store.cancel import announced, flagged_of
 from ojak.store.database import DatabaseTrouble, QueueDatabase
-from ojak.store.ends import set_telling, tell_nobody, wants_telling
-from ojak.store.order import mend_order
+from ojak.store.ends import set_telling, wants_telling
 from ojak.store.settle import Ended, Retried, without_attempt
 from ojak.store.supersede import REASON as TAKEN_BACK
-from ojak.store.sweep import mend_dues
 from ojak.store.wakeups import listen
 from ojak.worker.attempt import Attempter
 from ojak.worker.board import FlightBoard
@@ -40,6 +37,7 @@ from ojak.worker.reaper import Reaper
 from ojak.worker.renewer import Renewer
 from ojak.worker.settler import Settler
 from ojak.worker.standings import Standings
+from ojak.worker.sweeper import Sweeper
 from ojak.worker.teller import Teller
 
 _log = logging.getLogger("ojak.worker")
@@ -47,7 +45,6 @@ _log = logging.getLogger("ojak.worker")
 _FAREWELL_S = 5.0
 _BEAT_EVERY_S = 1.0
 _CANCEL_EVERY_S = 1.0
-_DEADLINES_EVERY_S = 1.0
 _TELLING_EVERY_S = 5.0
 
 
@@ -172,6 +169,13 @@ class Engine:
             hold_off_s=config.lease_s * 3 / 8,
             max_deaths=config.max_deaths,
         )
+        self._sweeper = Sweeper(
+            db=db,
+            config=config,
+            ownership=self._ownership,
+            telling=lambda: self._telling,
+            on_mended=self._look,
+        )
         self._pace = Pace(lanes=self._lanes, clock=clock, most=config.concurrency_max, on_raised=self._flights.fill)
 
     async def run(self) -> None:
@@ -235,8 +239,8 @@ class Engine:
             "listen": self._listen_step,
             "own": self._own_step,
             "reap": self._reaper.step,
-            "sweep": self._sweep_step,
-            "deadlines": self._deadline_step,
+            "sweep": self._sweeper.step,
+            "deadlines": self._sweeper.deadline_step,
             "tell-sweep": self._teller.sweep_step,
             "telling": self._telling_step,
             "pace": self._pace.step,
@@ -353,26 +357,6 @@ class Engine:
             self._cancels_seen, self._look_until_s = count, self._clock.boot_s() + self._config.lease_s
         if self._clock.boot_s() < self._look_until_s and (held := self._held.ids()):
             await self._flights.cancel(await flagged_of(self._db, held))
-
-    async def _deadline_step(self) -> None:
-        await pause(_DEADLINES_EVERY_S)
-        # One of all the owners is enough, and shard 0 has at most one.
-        if 0 in self._ownership.epochs and (count := await end_past_deadlines(self._db)):
-            _log.info("given up on at their batch's deadline", extra={"count": count})
-
-    async def _sweep_step(self) -> None:
-        await pause(self._config.sweep_every_s)
-        if 0 not in self._ownership.epochs:
-            # One of all the owners is enough, and shard 0 has at most one.
-            return
-        if count := await mend_order(self._db):
-            _log.warning("deliveries waited behind nothing; mended", extra={"count": count})
-            self._look()
-        if count := await mend_dues(self._db, lease_s=self._config.lease_s):
-            _log.error("hosts had work and were not due; mended", extra={"count": count})
-            self._look()
-        if not self._telling:
-            await tell_nobody(self._db, kept_s=self._config.keep_finished_s)
 
     async def _telling_step(self) -> None:
         await pause(_TELLING_EVERY_S)

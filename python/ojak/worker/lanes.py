@@ -5,6 +5,9 @@ Hosts take turns, so that a backlog cannot stand before everybody else. A host h
 have not answered yet, whose last attempt failed, or that are slow share half of all slots, and while others wait they
 get one pick in ten: dead servers never hold up the living. One slot is kept for small sends, and a quarter of the picks
 goes to fan-outs even while small sends wait.
+
+A job whose worker died while it ran is a suspect: it starts when no other suspect is open here, so that of two that
+were on the wire when a worker died only the one that killed it does it again. What stands behind it goes past it.
 """
 
 from collections import deque
@@ -18,6 +21,8 @@ SLOW_MS: Final = 2000.0
 
 _UNPROVEN_TURN: Final = 10
 _FANOUT_TURN: Final = 4
+_SUSPECTS_PASSED: Final = 16
+"""So many suspects of a line do not count as waiting: what stands behind them is claimed all the same."""
 
 
 class Lane:
@@ -32,9 +37,10 @@ class Lane:
         open: requests of ours that are open.
         backlog: how many jobs are leased here and not begun.
         waiting: those jobs, by priority.
+        suspects: how many of those are suspects, by priority.
     """
 
-    __slots__ = ("authority", "backlog", "foreign", "limit", "open", "proven", "shard", "waiting")
+    __slots__ = ("authority", "backlog", "foreign", "limit", "open", "proven", "shard", "suspects", "waiting")
 
     def __init__(self, authority: str, shard: int, *, proven: bool, limit: int) -> None:
         self.authority = authority
@@ -45,6 +51,11 @@ class Lane:
         self.open = 0
         self.backlog = 0
         self.waiting: tuple[deque[Job], deque[Job]] = (deque(), deque())
+        self.suspects = [0, 0]
+
+    def pressing(self, priority: Priority) -> int:
+        """How many jobs of a line wait, but the first few suspects."""
+        return len(self.waiting[priority]) - min(self.suspects[priority], _SUSPECTS_PASSED)
 
 
 class Lanes:
@@ -71,6 +82,9 @@ class Lanes:
         self._held: set[str] = set()
         # What an open job was counted under: its lane's standing may change while it is on the wire.
         self._counted_unproven: set[bytes] = set()
+        # The suspect that is open, and the lanes where others wait.
+        self._suspect: bytes | None = None
+        self._with_suspects: dict[str, Lane] = {}
 
     def add(
         self,
@@ -91,7 +105,7 @@ class Lanes:
         lane.foreign = foreign
         for job in jobs:
             lane.waiting[job.priority].append(job)
-            self._count(lane, job.priority, 1)
+            self._count(lane, job, 1)
         if lane.open + foreign >= lane.limit:
             # What others hold may have grown while it stood in the rings.
             self._leave(lane)
@@ -108,9 +122,15 @@ class Lanes:
             self._leave(lane)
             self._enter(lane)
 
-    def _count(self, lane: Lane, priority: Priority, change: int) -> None:
+    def _count(self, lane: Lane, job: Job, change: int) -> None:
         lane.backlog += change
-        self._backlog[lane.proven][priority] += change
+        self._backlog[lane.proven][job.priority] += change
+        if job.deaths:
+            lane.suspects[job.priority] += change
+            if any(lane.suspects):
+                self._with_suspects[lane.authority] = lane
+            else:
+                self._with_suspects.pop(lane.authority, None)
 
     @property
     def backlog(self) -> int:
@@ -136,14 +156,25 @@ class Lanes:
         return None
 
     def _start(self, lane: Lane, priority: Priority) -> Job:
-        job = lane.waiting[priority].popleft()
+        line = lane.waiting[priority]
+        if line[0].deaths and self._suspect is not None:
+            job = next(job for job in line if not job.deaths)
+            line.remove(job)
+        else:
+            job = line.popleft()
         lane.open += 1
         self.open += 1
-        self._count(lane, priority, -1)
+        self._count(lane, job, -1)
         self._open_fanout += priority is Priority.FANOUT
         if not lane.proven:
             self._open_unproven += 1
             self._counted_unproven.add(job.id)
+        if job.deaths:
+            self._suspect = job.id
+            for other in self._with_suspects.values():
+                for ring, line_of in zip(self._rings[other.proven], Priority, strict=True):
+                    if not self._has_next(other, line_of):
+                        ring.pop(other.authority, None)
         # Out and in again: the lane goes to the end of its rings.
         self._leave(lane)
         self._enter(lane)
@@ -165,6 +196,15 @@ class Lanes:
                 self._backlog[proven][priority] += len(lane.waiting[priority])
             lane.proven = proven
         self._enter(lane)
+        if job.id == self._suspect:
+            self._suspect = None
+            for other in list(self._with_suspects.values()):
+                self._enter(other)
+
+    def _has_next(self, lane: Lane, priority: Priority) -> bool:
+        """Whether a line has a job that may start beside what is open."""
+        waiting = len(lane.waiting[priority])
+        return waiting > (0 if self._suspect is None else lane.suspects[priority])
 
     def _leave(self, lane: Lane) -> None:
         """Take a lane out of the rings of its standing."""
@@ -176,8 +216,8 @@ class Lanes:
         """Put a lane at the end of the rings where it could start a job, if it is not in them; forget an empty one."""
         if lane.backlog:
             if lane.open + lane.foreign < lane.limit and lane.authority not in self._held:
-                for line, ring in zip(lane.waiting, self._rings[lane.proven], strict=True):
-                    if line:
+                for priority, ring in zip(Priority, self._rings[lane.proven], strict=True):
+                    if self._has_next(lane, priority):
                         ring.setdefault(lane.authority, lane)
         elif not lane.open:
             self._lanes.pop(lane.authority, None)
@@ -187,7 +227,7 @@ class Lanes:
         full = [
             lane.authority
             for lane in self._lanes.values()
-            if len(lane.waiting[priority]) >= lane.limit and not lane.foreign
+            if lane.pressing(priority) >= lane.limit and not lane.foreign
         ]
         return [*full, *self._held]
 
@@ -220,9 +260,9 @@ class Lanes:
         )
 
     def waiting_of(self, authority: str, priority: Priority) -> int:
-        """How many jobs of a host's line are leased here and not begun."""
+        """How many jobs of a host's line are leased here and not begun, but the first few suspects."""
         lane = self._lanes.get(authority)
-        return len(lane.waiting[priority]) if lane is not None else 0
+        return lane.pressing(priority) if lane is not None else 0
 
     def open_in(self, shards: Iterable[int]) -> int:
         """How many requests are open to hosts of `shards`."""
@@ -250,7 +290,7 @@ class Lanes:
             for line in lane.waiting:
                 for job in [job for job in line if job.id in ids]:
                     line.remove(job)
-                    self._count(lane, job.priority, -1)
+                    self._count(lane, job, -1)
                     taken.append(job)
             self._leave(lane)
             self._enter(lane)
@@ -259,7 +299,7 @@ class Lanes:
     def _take(self, lane: Lane) -> list[Job]:
         jobs = [job for line in lane.waiting for job in line]
         for job in jobs:
-            self._count(lane, job.priority, -1)
+            self._count(lane, job, -1)
         for line in lane.waiting:
             line.clear()
         self._leave(lane)

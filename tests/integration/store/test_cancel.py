@@ -7,6 +7,7 @@ import pytest
 from tests.waiting import until
 
 from ojak.errors import InputError
+from ojak.model.job import UNFINISHED
 from ojak.model.outcome import SettledOutcome
 from ojak.model.selection import REPLAYED, Cancelled, Selection
 from ojak.store import cancel as cancel_module
@@ -194,7 +195,7 @@ async def test_cancelling_reads_what_it_hits_and_not_the_queue(db, put):
     await put([f"https://h{n % 7}.test/{n}" for n in range(300)], activity_id="https://a.test/many")
     await put(INBOXES)
     for where in ({"body": (await db.jobs.find_one({"activity": ONE}))["body"]}, {"lane": "g.test"}, {"batch": "b"}):
-        found = await db.jobs.find({**where, "state": {"$in": ["queued", "blocked", "leased"]}}).explain()
+        found = await db.jobs.find({**where, "state": {"$in": list(UNFINISHED)}}).explain()
         assert found["executionStats"]["totalDocsExamined"] <= len(INBOXES), where
     where = {"state": {"$in": sorted(REPLAYED)}}
     (rows,) = [rows async for rows in _filters(db, Selection(host="h.test"), where)]

@@ -30,12 +30,14 @@ class LanesMachine(RuleBasedStateMachine):
         priorities=st.lists(st.sampled_from(Priority), max_size=4),
         proven=st.booleans(),
         foreign=st.integers(0, 2),
+        deaths=st.sampled_from([0, 0, 0, 1]),
     )
-    def add(self, host: str, priorities: list[Priority], proven: bool, foreign: int) -> None:
+    def add(self, host: str, priorities: list[Priority], proven: bool, foreign: int, deaths: int) -> None:
         jobs = []
         for priority in priorities:
             self.made += 1
-            jobs.append(dataclasses.replace(TEMPLATE, id=b"%d" % self.made, lane=host, priority=priority))
+            job = dataclasses.replace(TEMPLATE, id=b"%d" % self.made, lane=host, priority=priority, deaths=deaths)
+            jobs.append(job)
         self.lanes.add(host, HOSTS.index(host), jobs, proven=proven, foreign=foreign)
         self.waiting.update({job.id: job for job in jobs})
         self.foreign[host] = foreign
@@ -48,7 +50,13 @@ class LanesMachine(RuleBasedStateMachine):
         assert self.waiting.pop(job.id) == job
         others = sum(other.lane == job.lane for other in self.open.values())
         assert others + self.foreign[job.lane] < 2
-        older = [other for other in self.waiting.values() if other.lane == job.lane and other.priority == job.priority]
+        suspect = any(other.deaths for other in self.open.values())
+        assert not (job.deaths and suspect), "a suspect goes when no other is open"
+        older = [
+            other
+            for other in self.waiting.values()
+            if other.lane == job.lane and other.priority == job.priority and not (other.deaths and suspect)
+        ]
         assert all(int(other.id) > int(job.id) for other in older), "the oldest of its line goes first"
         self.open[job.id] = job
         return job
@@ -82,8 +90,17 @@ class LanesMachine(RuleBasedStateMachine):
         for shard, host in enumerate(HOSTS):
             assert self.lanes.open_in([shard]) == sum(job.lane == host for job in self.open.values())
             assert sum(self.lanes.waiting_of(host, priority) for priority in Priority) == sum(
-                job.lane == host for job in self.waiting.values()
-            )
+                job.lane == host and not job.deaths for job in self.waiting.values()
+            ) + sum(max(0, self._suspects(host, priority) - 16) for priority in Priority)
+
+    @invariant()
+    def nobody_waits_for_nothing(self) -> None:
+        """Whatever a slot is free for can start: a suspect that has ended left nothing out of the rings."""
+        if not self.open and not any(self.foreign.values()) and self.waiting:
+            assert any(ring for rings in self.lanes._rings.values() for ring in rings)
+
+    def _suspects(self, host: str, priority: Priority) -> int:
+        return sum(job.lane == host and job.priority is priority and job.deaths for job in self.waiting.values())
 
     def teardown(self) -> None:
         # Whatever is left comes out once everything that is open has ended and nobody else holds slots.

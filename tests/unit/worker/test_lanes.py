@@ -137,3 +137,32 @@ def test_a_fan_out_to_a_host_leaves_room_for_a_small_send_to_it():
     assert made.busy(Priority.FANOUT) == ["a"]
     assert made.busy(Priority.SMALL) == []
     assert made.waiting_of("a", Priority.SMALL) == 0
+
+
+def suspects_of(lane: str, count: int) -> list[Job]:
+    return [dataclasses.replace(job, id=b"s" + job.id, deaths=1) for job in jobs_of(lane, count)]
+
+
+def test_a_suspect_runs_when_no_other_suspect_does_and_its_neighbours_go_past_it():
+    made = Lanes(concurrency=8, per_host=2)
+    made.add("a", 0, [*suspects_of("a", 2), *jobs_of("a", 1)], proven=True, foreign=0)
+    made.add("b", 0, [*suspects_of("b", 2), *jobs_of("b", 1)], proven=True, foreign=0)
+    first = started(made)
+    assert [(job.lane, job.deaths) for job in first] == [("a", 1), ("b", 0), ("a", 0)]
+    made.done(first[1], proven=True)
+    assert started(made) == [], "what is left are suspects"
+    made.done(first[0], proven=True)
+    for _ in range(3):
+        (suspect,) = started(made)
+        assert suspect.deaths
+        made.done(suspect, proven=True)
+    assert (made.backlog, started(made)) == (0, [])
+
+
+def test_a_few_suspects_do_not_keep_their_host_from_being_claimed():
+    made = Lanes(concurrency=8, per_host=2)
+    made.add("a", 0, suspects_of("a", 16), proven=True, foreign=0)
+    assert (made.waiting_of("a", Priority.FANOUT), made.busy(Priority.FANOUT)) == (0, [])
+    made.add("a", 0, suspects_of("a", 2), proven=True, foreign=0)
+    assert (made.waiting_of("a", Priority.FANOUT), made.busy(Priority.FANOUT)) == (2, ["a"])
+    assert {job.id for job in made.take_all()} == {job.id for job in suspects_of("a", 16)}
