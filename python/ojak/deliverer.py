@@ -47,7 +47,7 @@ class Deliverer(Enqueuer):
         keys: gives the senders' signing keys. Without them `send` queues for any sender, and `run` is not possible.
         database: the name of the queue's database.
         config: how the delivery loop behaves.
-        outbound: how requests go out: allowed networks, resolver map, CA, proxy, User-Agent.
+        outbound: how requests go out: allowed networks, resolver map, CA, proxy, User-Agent; and where none go to.
         on_settled: called with each delivery that is done with, at least once; may be async.
         on_failure: called with each delivery that is given up on, at least once; may be async.
         on_attempt: called with each attempt as it came out; may be async.
@@ -80,8 +80,14 @@ class Deliverer(Enqueuer):
         self._owns_client = not isinstance(queue, AsyncMongoClient)
         client = queue if isinstance(queue, AsyncMongoClient) else connect(url_of(queue))
         self._clock = clock or SystemClock()
-        super().__init__(QueueDatabase(client, database), config or DelivererConfig(), keys=keys, clock=self._clock)
         self._outbound = outbound or Outbound()
+        super().__init__(
+            QueueDatabase(client, database),
+            config or DelivererConfig(),
+            keys=keys,
+            clock=self._clock,
+            blocked=self._outbound.blocked,
+        )
         self._on_settled = on_settled
         self._on_failure = on_failure
         self._on_attempt = on_attempt
@@ -153,6 +159,7 @@ class Deliverer(Enqueuer):
                 standings=standings,
                 config=self._config,
                 clock=self._clock,
+                blocked=self._blocked,
             ),
             standings=standings,
             teller=Teller(

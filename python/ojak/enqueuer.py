@@ -12,6 +12,7 @@ from ojak.control import QueueControl, translated
 from ojak.errors import InputError
 from ojak.model.activity import Activity, activity_of, check_text
 from ojak.model.batch import Batch
+from ojak.model.domains import BlockedDomains
 from ojak.model.flood import ANSWERS, SendFlood
 from ojak.model.inbox import Inbox, InvalidInbox, canonical_inbox
 from ojak.model.job import Priority
@@ -37,10 +38,20 @@ class Enqueuer(QueueControl):
         config: limits, and how long deliveries are kept.
         keys: asked for a sender's key before anything of it is queued; None: any sender is queued.
         clock: for what is counted by the minute.
+        blocked: domains that nothing is sent to; None: none.
     """
 
-    def __init__(self, db: QueueDatabase, config: DelivererConfig, *, keys: SenderKeys | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        db: QueueDatabase,
+        config: DelivererConfig,
+        *,
+        keys: SenderKeys | None,
+        clock: Clock,
+        blocked: BlockedDomains | None = None,
+    ) -> None:
         super().__init__(db, config)
+        self._blocked = blocked or BlockedDomains()
         self._keys = keys
         self._flood = SendFlood(clock, allowed=config.small_sends_a_minute)
         self._fill = QueueFill(db, clock, most=config.max_queued)
@@ -121,7 +132,7 @@ class Enqueuer(QueueControl):
         checked = activity_of(activity, max_bytes=self._config.max_body_bytes)
         _check_priority(priority)
         await self._check_sender(sender)
-        jobs, answers, canonical = sort_out(inboxes)
+        jobs, answers, canonical = sort_out(inboxes, self._blocked)
         if jobs:
             await self.set_up()
             async with self._sending, translated():
@@ -173,7 +184,7 @@ def _check_priority(priority: object) -> None:
 
 
 def sort_out(
-    inboxes: Iterable[str | Inbox],
+    inboxes: Iterable[str | Inbox], blocked: BlockedDomains
 ) -> tuple[list[NewJob], dict[str, SentInbox], dict[str, list[str]]]:
     """Split inboxes into jobs, one for each canonical URL, and refusals; with the given texts of each canonical URL."""
     jobs: dict[str, NewJob] = {}
@@ -183,6 +194,7 @@ def sort_out(
         inbox = item if isinstance(item, Inbox) else Inbox(item)
         try:
             found = canonical_inbox(inbox.url)
+            blocked.check(found)
         except InvalidInbox as error:
             text = inbox.url if isinstance(inbox.url, str) else ascii(inbox.url)[:_SHOWN_MAX]  # type: ignore[redundant-expr]
             refused[text] = SentInbox(state=SentState.REFUSED, url=text, reason=str(error))

@@ -16,7 +16,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
@@ -28,6 +28,7 @@ from pydantic_settings import (
 
 from ojak.config import DelivererConfig
 from ojak.errors import ConfigError
+from ojak.model.domains import BlockedDomains
 
 CONFIG_FILE: Final = "ojak.toml"
 PREFIX: Final = "OJAK_"
@@ -47,6 +48,14 @@ def _listed(value: object) -> object:
 def _networks(value: object) -> object:
     listed = _listed(value)
     return tuple(ip_network(str(part)) for part in listed) if isinstance(listed, list | tuple) else listed
+
+
+def _domains(value: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        BlockedDomains(value)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return value
 
 
 def _filled(value: object) -> object:
@@ -99,6 +108,14 @@ class OperatorSettings(BaseSettings):
         _allowed("networks such as 10.0.0.0/8, separated by commas"),
     ] = ()
     """Private networks that may be delivered to all the same."""
+    blocked_domains: Annotated[
+        tuple[str, ...],
+        NoDecode,
+        BeforeValidator(_listed),
+        AfterValidator(_domains),
+        _allowed("domains such as example.org, separated by commas"),
+    ] = ()
+    """Domains that nothing is delivered to, with everything below them."""
     resolver_map: Annotated[Path | None, _allowed("a JSON file's path")] = None
     """A JSON file of host names with the addresses to use for them."""
     extra_ca: Annotated[Path | None, _allowed("a PEM file's path")] = None

@@ -13,6 +13,7 @@ import click
 from ojak.cli.where import queue_of, settings_of, where_options
 from ojak.deliverer import Deliverer
 from ojak.errors import InputError
+from ojak.http.outbound import Outbound
 from ojak.model.inbox import Inbox
 from ojak.model.outcome import Sent, SentState
 from ojak.settings import OperatorSettings
@@ -75,7 +76,11 @@ async def _send(settings: OperatorSettings, body: bytes, sender: str, inboxes: l
     if keys is None and settings.keys is not None:
         keys = FolderSenderKeys(settings.keys)
     async with Deliverer(
-        queue_of(settings), keys=keys, database=settings.database, config=settings.deliverer_config()
+        queue_of(settings),
+        keys=keys,
+        database=settings.database,
+        config=settings.deliverer_config(),
+        outbound=Outbound(blocked_domains=settings.blocked_domains),
     ) as deliverer:
         return await deliverer.send(body, sender, inboxes)
 

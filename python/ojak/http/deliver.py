@@ -11,6 +11,7 @@ from ojak.http.aiohttp_transport import AiohttpTransport
 from ojak.http.guard import Guard
 from ojak.http.knock import ACTIVITY_JSON, Headers, Knocked, Knocker, check_headers
 from ojak.http.transport import Transport
+from ojak.model.domains import BlockedDomains
 from ojak.model.inbox import Inbox, canonical_inbox
 from ojak.model.status import permanent_status
 from ojak.signing import BodyDigest, Scheme, SigningKey
@@ -54,6 +55,7 @@ async def deliver(
     first: Scheme = Scheme.CAVAGE,
     transport: Transport | None = None,
     allow: tuple[IPv4Network | IPv6Network, ...] = (),
+    blocked: BlockedDomains | None = None,
     agent: str | None = None,
     content_type: str = ACTIVITY_JSON,
     clock: Clock | None = None,
@@ -69,12 +71,13 @@ async def deliver(
         first: the scheme to try first.
         transport: what posts; by default one made for this call, so for many deliveries give one.
         allow: networks that the guard lets through beside the public ones, where no transport is given.
+        blocked: domains that nothing is sent to (`Outbound.blocked`).
         agent: the User-Agent; by default product and version.
         content_type: the Content-Type.
         clock: what tells the time that is signed.
 
     Raises:
-        InvalidInbox: the inbox is no URL that can be delivered to.
+        InvalidInbox: the inbox is no URL that can be delivered to, or its domain is blocked.
         InboxRefused: it answered anything but a 2xx.
         PostError: it did not answer; `reason` says why, `maybe_delivered` whether it may have the body all the same.
         SigningError: the key cannot sign.
@@ -89,6 +92,7 @@ async def deliver(
         first=first,
         transport=transport,
         allow=allow,
+        blocked=blocked,
         agent=agent,
         content_type=content_type,
         clock=clock,
@@ -105,6 +109,7 @@ async def deliver_with_headers(
     first: Scheme = Scheme.CAVAGE,
     transport: Transport | None = None,
     allow: tuple[IPv4Network | IPv6Network, ...] = (),
+    blocked: BlockedDomains | None = None,
     agent: str | None = None,
     content_type: str = ACTIVITY_JSON,
     clock: Clock | None = None,
@@ -115,7 +120,10 @@ async def deliver_with_headers(
     if they cannot be sent or are set by the delivery itself.
     """
     check_headers(headers)
-    url = canonical_inbox(inbox.url if isinstance(inbox, Inbox) else inbox).url
+    canonical = canonical_inbox(inbox.url if isinstance(inbox, Inbox) else inbox)
+    if blocked is not None:
+        blocked.check(canonical)
+    url = canonical.url
     async with _using(transport, allow) as posting:
         knocked = await Knocker(posting, agent=agent, content_type=content_type, clock=clock).knock(
             url,

@@ -3,6 +3,7 @@
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from ojak.errors import ConfigError
 from ojak.http.guard import Guard
 from ojak.http.resolver_map import NO_MAP, load_resolver_map
 from ojak.http.user_agent import user_agent
+from ojak.model.domains import BlockedDomains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,7 @@ class Outbound:
         proxy: the URL of the HTTP proxy that everything goes through. The environment's is never used.
         user_agent: the whole User-Agent; product, version and `instance_url` if None.
         instance_url: the URL of the instance that sends, for the User-Agent.
+        blocked_domains: domains that nothing is sent to, with everything below them.
     """
 
     allow_networks: tuple[IPv4Network | IPv6Network, ...] = ()
@@ -32,10 +35,12 @@ class Outbound:
     proxy: str | None = None
     user_agent: str | None = None
     instance_url: str | None = None
+    blocked_domains: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # Said now, by name, and not by the first request.
         _ = self.agent
+        _ = self.blocked
         for name in ("resolver_map", "extra_ca"):
             path = getattr(self, name)
             if path is not None and not os.access(path, os.R_OK):
@@ -45,6 +50,15 @@ class Outbound:
     def agent(self) -> str:
         """The User-Agent."""
         return user_agent(self.instance_url, self.user_agent)
+
+    @property
+    def blocked(self) -> BlockedDomains:
+        """The domains that nothing is sent to.
+
+        Raises:
+            ConfigError: one is no domain.
+        """
+        return _blocked(self.blocked_domains)
 
     def transport_options(self) -> dict[str, Any]:
         """What the transport is made with.
@@ -58,3 +72,9 @@ class Outbound:
             "extra_ca": self.extra_ca,
             "proxy": self.proxy,
         }
+
+
+@lru_cache(maxsize=4)
+def _blocked(names: tuple[str, ...]) -> BlockedDomains:
+    # Lists have tens of thousands of domains, and every process makes the set a few times.
+    return BlockedDomains(names)

@@ -36,6 +36,7 @@ async def build_deliverer(plan: WorkerPlan, board: FlightBoard) -> Deliverer:
         config=plan.config,
         outbound=Outbound(
             allow_networks=tuple(ip_network(network) for network in plan.allow_networks),
+            blocked_domains=plan.blocked_domains,
             resolver_map=_path(plan.resolver_map),
             extra_ca=_path(plan.extra_ca),
             proxy=plan.proxy,

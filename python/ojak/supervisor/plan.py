@@ -21,6 +21,7 @@ class WorkerPlan:
         app: `module:factory` of the application's code, or nothing.
         keys: The folder of senders' keys, or nothing.
         allow_networks: Networks that may be dialled though they are private.
+        blocked_domains: Domains that nothing is sent to.
         resolver_map: A JSON file of names and their addresses, or nothing.
         extra_ca: A PEM file of further certificate authorities, or nothing.
         proxy: The proxy that every request goes through, or nothing. Never logged: it may hold a password.
@@ -38,6 +39,7 @@ class WorkerPlan:
     app: str | None
     keys: str | None
     allow_networks: tuple[str, ...]
+    blocked_domains: tuple[str, ...] = ()
     resolver_map: str | None
     extra_ca: str | None
     proxy: str | None = field(repr=False)
@@ -75,7 +77,8 @@ class SupervisorPlan:
         config: dict[str, Any] = worker.pop("config")
         for name in ("retry_statuses", "final_statuses"):
             config[name] = frozenset(config[name])
-        worker["allow_networks"] = tuple(worker["allow_networks"])
+        for name in ("allow_networks", "blocked_domains"):
+            worker[name] = tuple(worker[name])
         return cls(worker=WorkerPlan(config=DelivererConfig(**config), **worker), **data)
 
 

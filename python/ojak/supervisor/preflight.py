@@ -80,6 +80,7 @@ def plan_of(settings: OperatorSettings) -> SupervisorPlan:
             app=settings.app,
             keys=_absolute(settings.keys),
             allow_networks=tuple(str(network) for network in settings.allow_networks),
+            blocked_domains=settings.blocked_domains,
             resolver_map=_absolute(settings.resolver_map),
             extra_ca=_absolute(settings.extra_ca),
             proxy=settings.proxy.get_secret_value() if settings.proxy is not None else None,

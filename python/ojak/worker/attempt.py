@@ -16,6 +16,7 @@ from ojak.config import DelivererConfig
 from ojak.errors import SigningError, UnknownSender
 from ojak.http.knock import Knocked, Knocker
 from ojak.http.transport import FaultReason, PostAnswer, PostError
+from ojak.model.domains import BlockedDomains
 from ojak.model.job import Job
 from ojak.model.outcome import AttemptOutcome, AttemptPhases, DeliveryAttempt, FailureReason, SettledOutcome
 from ojak.model.status import GATE_STATUSES, StatusClass, classify_status, retry_after_s
@@ -58,6 +59,7 @@ class Attempted:
         hold_s: for how long the host asked for no more requests, or None.
         body_bytes: how much was sent.
         phases: where the time went.
+        quiet: nothing was attempted, and nobody is told of an attempt.
     """
 
     outcome: Ended | Retried
@@ -67,6 +69,7 @@ class Attempted:
     hold_s: float | None = None
     body_bytes: int = 0
     phases: AttemptPhases = _NO_TIME
+    quiet: bool = False
 
     def as_told(self) -> DeliveryAttempt:
         """The attempt as the application is told of it."""
@@ -102,6 +105,7 @@ class Attempter:
         standings: what is known of hosts; attempts add to it.
         config: limits and statuses.
         clock: for dates in answers.
+        blocked: domains that nothing is sent to.
     """
 
     def __init__(
@@ -112,7 +116,9 @@ class Attempter:
         standings: Standings,
         config: DelivererConfig,
         clock: Clock,
+        blocked: BlockedDomains | None = None,
     ) -> None:
+        self._blocked = blocked or BlockedDomains()
         self._knocker = knocker
         self._keys = keys
         self._standings = standings
@@ -142,6 +148,8 @@ class Attempter:
         """
         if job.past_deadline:
             return Attempted(outcome=without_attempt(job, FailureReason.PAST_DEADLINE, "past-deadline"))
+        if self._blocked.covers(job.lane):
+            return Attempted(outcome=without_attempt(job, SettledOutcome.BLOCKED, "blocked-domain"), quiet=True)
         if job.too_old:
             return Attempted(outcome=without_attempt(job, FailureReason.TOO_OLD, "too-old"))
         if body is None:

@@ -179,7 +179,7 @@ class Flights:
             self._settler.add(attempted.outcome)
             if attempted.hold_s is not None:
                 self._hold(job.lane, attempted.hold_s)
-            if self._on_attempt is not None:
+            if self._on_attempt is not None and not attempted.quiet:
                 self._tell_attempt(self._on_attempt, attempted.as_told())
         self._on_landed()
 
