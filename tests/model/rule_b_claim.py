@@ -195,7 +195,7 @@ class Claiming(Processes[World]):
             mine = yield "store.claim._lease", lambda world: [self._leased(world, picked, worker)]
         if self.bounds.last_look and not picked and not held:
             # Only a claim that would write a time beyond one lease looks again.
-            following = yield "a last look at the lane", lambda world: [(world, self._first_due(world, line))]
+            following = yield "store.lane.last_look", lambda world: [(world, self._first_due(world, line))]
         following = min(following, When.LEASE if held and self.omit is not Omit.LEASED else When.NEVER)
         if self.omit is Omit.PICKED:
             following = min(following, When.LEASE if mine else When.NEVER)

@@ -16,7 +16,7 @@ from ojak.model.job import Job, Priority
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.hand_back import hand_back
 from ojak.store.hosts import IDLE_KEPT_S, READY
-from ojak.store.lane import NextDue, lane_heads, leased_in, next_dues
+from ojak.store.lane import NextDue, lane_heads, last_look, leased_in, next_dues
 from ojak.store.now import NEVER
 from ojak.store.oldest import Oldest, oldest_jobs
 from ojak.store.order import promote_idle
@@ -166,12 +166,16 @@ async def claim(
     lanes = await lane_heads(db, room, priority=priority, max_age_s=max_age_s)
     picked = [row for lane in lanes.values() for row in lane.picked]
     picked += [row for jobs_of in oldest.values() for row in jobs_of.rows]
-    jobs = await _lease(db, picked, owner=owner, stamp=stamp, lease_s=lease_s)
+    early = [probe.probe for probe in oldest.values()]
+    jobs = await _lease(db, picked, early=early, owner=owner, stamp=stamp, lease_s=lease_s)
     # What hides a probed host is its breaker: once that lets go, the lane is due as it stands.
     looked_at = room | dict.fromkeys(probed, 1)
+    idle = [name for name in names if looked_at[name] and lanes[name].is_idle_for(lease_s)]
     # Whoever ended what these lanes' blocked rows wait for may have died before he promoted them.
-    await promote_idle(db, [name for name in names if looked_at[name] and lanes[name].is_idle_for(lease_s)])
-    await _show(db, hosts, next_dues(names, lanes, held, looked_at), priority=priority, lease_s=lease_s)
+    blocked = await promote_idle(db, idle)
+    look = await last_look(db, [name for name in idle if name not in held.until], priority=priority)
+    dues = next_dues(names, lanes=lanes, held=held, room=looked_at, look=look, blocked=blocked)
+    await _show(db, hosts, dues, priority=priority, lease_s=lease_s)
     if not jobs:
         return []
     if not await _still_owned(db, {host.shard for host in hosts}, owner=owner, epochs=epochs):
@@ -205,7 +209,13 @@ async def _hide(db: QueueDatabase, names: Sequence[str], *, priority: Priority, 
 
 
 async def _lease(
-    db: QueueDatabase, rows: Iterable[Document], *, owner: bytes, stamp: bytes, lease_s: float
+    db: QueueDatabase,
+    rows: Iterable[Document],
+    *,
+    early: Collection[object],
+    owner: bytes,
+    stamp: bytes,
+    lease_s: float,
 ) -> list[Job]:
     picked: dict[bytes, Job] = {}
     malformed: list[tuple[Document, str]] = []
@@ -221,8 +231,12 @@ async def _lease(
     if not picked:
         return []
     ids = list(picked)
+    # Somebody may have leased it since it was read, and put it off: it is not due any more. A probe goes all the same.
+    due: Document = db.now.has_come("run_at")
+    if early:
+        due = {"$or": [due, {"_id": {"$in": list(early)}}]}
     result = await db.jobs.update_many(
-        {"_id": {"$in": ids}, "state": "queued"},
+        {"_id": {"$in": ids}, "state": "queued", **due},
         [
             {
                 "$set": {

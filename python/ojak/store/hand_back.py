@@ -40,8 +40,7 @@ async def undo_claim(db: QueueDatabase, authorities: Sequence[str], *, stamp: by
         lease_s: the length of a lease.
     """
     strays = {"state": "leased", "lane": {"$in": list(authorities)}, "lease.stamp": stamp}
-    dues = await dues_of(db, strays)
-    await db.jobs.update_many(strays, to_queue(db))
-    await lower_due(db, dues)
+    ids = [row["_id"] async for row in db.jobs.find(strays, {"_id": 1})]
+    await hand_back(db, {stamp: ids})
     await look_again(db, {"_id": {"$in": list(authorities)}}, within_s=lease_s)
-    return len(dues)
+    return len(ids)

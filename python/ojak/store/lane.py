@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lanes as a claim reads them: the head of each, what is leased in it, and when it is due next (rule B, 3 and 4)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -14,6 +14,8 @@ from ojak.store.row import JOB_FIELDS
 FULL_RECHECK_MS: Final = 500
 """A lane whose slots are all held, by a former owner's requests for example, is looked at again so soon."""
 _BATCH: Final = 5000
+_LOOKED_AT: Final = 1000
+"""So many rows of idle lanes a last look reads: few enough that the database reads them without a pause."""
 
 
 @dataclass(slots=True)
@@ -108,6 +110,41 @@ def how_late(db: QueueDatabase, max_age_s: float) -> Document:
 
 
 @dataclass(frozen=True, slots=True)
+class LastLook:
+    """What a last look at idle lanes saw: when the first queued row of each is due, and where something is leased."""
+
+    queued: Mapping[str, datetime]
+    leased: Collection[str]
+
+
+async def last_look(db: QueueDatabase, idle: Collection[str], *, priority: Priority) -> LastLook:
+    """Read all that is queued or leased of lanes that look idle, in one statement.
+
+    What is leased and what is queued was read apart: a row that went from the one to the other in between was not seen,
+    and a host that is written down as idle is not looked at again before somebody says so.
+    """
+    if not idle:
+        return LastLook({}, frozenset())
+    rows = (
+        await db.jobs.find(
+            {"state": {"$in": ["leased", "queued"]}, "lane": {"$in": list(idle)}, "priority": priority.value},
+            # The index alone has all of it.
+            {"_id": 0, "state": 1, "lane": 1, "run_at": 1},
+        )
+        .sort({"state": 1, "lane": 1, "priority": 1, "run_at": 1})
+        .limit(_LOOKED_AT)
+        .to_list()
+    )
+    # Of what was not read it is only known that it may be there.
+    leased = set(idle) if len(rows) == _LOOKED_AT else {row["lane"] for row in rows if row["state"] == "leased"}
+    queued: dict[str, datetime] = {}
+    for row in rows:
+        if row["state"] == "queued" and isinstance(row["run_at"], datetime):
+            queued.setdefault(row["lane"], row["run_at"])
+    return LastLook(queued, leased)
+
+
+@dataclass(frozen=True, slots=True)
 class NextDue:
     """When a lane is due next: at `at`, not before `after_ms` from now, at the latest in one lease if `leased`."""
 
@@ -117,19 +154,27 @@ class NextDue:
 
 
 def next_dues(
-    authorities: Sequence[str], lanes: Mapping[str, LaneHead], held: HeldInLanes, room: Mapping[str, int]
+    authorities: Sequence[str],
+    *,
+    lanes: Mapping[str, LaneHead],
+    held: HeldInLanes,
+    room: Mapping[str, int],
+    look: LastLook,
+    blocked: Collection[str],
 ) -> list[NextDue]:
     """When each lane is due next; NEVER if nothing of it waits or is leased.
 
     What was picked is due again when its lease would end, whether or not leasing it succeeded: whoever took it may die.
+    So may whoever queues what is blocked, before he says so.
     """
     dues: list[NextDue] = []
     for name in authorities:
-        times = [at for at in (lanes[name].next_at, held.until.get(name)) if at is not None]
+        seen = (lanes[name].next_at, held.until.get(name), look.queued.get(name))
+        times = [at for at in seen if at is not None]
         dues.append(
             NextDue(
                 at=min(times, default=NEVER),
-                leased=bool(lanes[name].picked),
+                leased=bool(lanes[name].picked) or name in look.leased or name in blocked,
                 # Without room the lane would be due at once, and be found full at once, for as long as it is.
                 after_ms=0 if room[name] else FULL_RECHECK_MS,
             )

@@ -85,12 +85,20 @@ async def _make_queued(db: QueueDatabase, rows: Sequence[Document]) -> int:
     return result.modified_count
 
 
-async def promote_idle(db: QueueDatabase, lanes: Sequence[str]) -> int:
-    """Promote in lanes where nothing is queued for now: whoever wrote an end may have died before he promoted."""
+async def promote_idle(db: QueueDatabase, lanes: Sequence[str]) -> set[str]:
+    """Promote in lanes where nothing is queued for now: whoever wrote an end may have died before he promoted.
+
+    Gives the lanes where something waits behind another, promoted or not; all of them if there is too much to tell.
+    """
     if not lanes:
-        return 0
-    blocked = db.jobs.find({"state": _BLOCKED, "lane": {"$in": list(lanes)}}, {"_id": 0, "order": 1}).limit(_AT_A_TIME)
-    return await promote(db, [row["order"] async for row in blocked if isinstance(row.get("order"), bytes)])
+        return set()
+    blocked = (
+        await db.jobs.find({"state": _BLOCKED, "lane": {"$in": list(lanes)}}, {"_id": 0, "lane": 1, "order": 1})
+        .limit(_AT_A_TIME)
+        .to_list()
+    )
+    await promote(db, [row["order"] for row in blocked if isinstance(row.get("order"), bytes)])
+    return set(lanes) if len(blocked) == _AT_A_TIME else {row["lane"] for row in blocked}
 
 
 async def mend_order(db: QueueDatabase) -> int:
