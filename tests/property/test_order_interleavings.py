@@ -125,7 +125,8 @@ class Play:
         """Nobody dies any more: drain, in order."""
         self.deaths = 0.0
         await bury(self.db, self.owner, [], max_deaths=3)
-        for _ in range(400):
+        idle = 0
+        while idle < 2:
             await look_again(self.db, {}, within_s=3600)
             jobs = [*await self.claim(Priority.SMALL), *await self.claim(Priority.FANOUT)]
             for job in jobs:
@@ -136,8 +137,8 @@ class Play:
             ]
             if ends:
                 await write_ends(self.db, ends, tell=False, kept_s=60)
-            elif not await mend_order(self.db):
-                return
+            # Twice: a claim that finds nothing may have promoted what the next one finds.
+            idle = 0 if ends or await mend_order(self.db) else idle + 1
 
     async def check_first(self, job: Job) -> None:
         row = await self.db.jobs.find_one({"_id": job.id})
