@@ -54,6 +54,7 @@ async def db(mongod_url: str, shared_name: str) -> AsyncIterator[QueueDatabase]:
         queue.bodies,
         queue.batches,
         queue.hosts,
+        queue.lanes,
         queue.breakers,
         queue.workers,
         queue.settings,

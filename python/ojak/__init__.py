@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from ojak.model.activity import InvalidActivity
     from ojak.model.batch import Batch, BatchProgress, FailedDelivery
     from ojak.model.explanation import DeliveryState, Explanation, WaitsFor
+    from ojak.model.handler import HandledJob, Handler, JobRefused
     from ojak.model.inbox import Inbox, InvalidInbox
     from ojak.model.job import Priority
+    from ojak.model.kind_job import JobOutcome, JobState, KindStatus, QueuedJob
     from ojak.model.outcome import (
         AttemptOutcome,
         DeliveryAttempt,
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from ojak.store.bodies import ConflictingActivity
     from ojak.store.explain import UnknownActivity
     from ojak.store.fill import QueueFull
+    from ojak.store.kind_list import UnknownJob
 
 __all__ = [
     "Admission",
@@ -85,11 +88,17 @@ __all__ = [
     "FailedDelivery",
     "FailureReason",
     "FolderSenderKeys",
+    "HandledJob",
+    "Handler",
     "Inbox",
     "InputError",
     "InvalidActivity",
     "InvalidInbox",
+    "JobOutcome",
+    "JobRefused",
+    "JobState",
     "KeyRefused",
+    "KindStatus",
     "MemoryBreakers",
     "OjakError",
     "Outbound",
@@ -98,6 +107,7 @@ __all__ = [
     "Probe",
     "QueueFull",
     "QueueUnavailable",
+    "QueuedJob",
     "Replayed",
     "Scheme",
     "SenderKeyring",
@@ -113,6 +123,7 @@ __all__ = [
     "StoreError",
     "UnknownActivity",
     "UnknownBatch",
+    "UnknownJob",
     "UnknownSender",
     "Verdict",
     "WaitsFor",
@@ -147,6 +158,9 @@ _HOMES = {
     "ojak.store.batches": ("UnknownBatch",),
     "ojak.store.explain": ("UnknownActivity",),
     "ojak.store.fill": ("QueueFull",),
+    "ojak.store.kind_list": ("UnknownJob",),
+    "ojak.model.handler": ("HandledJob", "Handler", "JobRefused"),
+    "ojak.model.kind_job": ("JobOutcome", "JobState", "KindStatus", "QueuedJob"),
     "ojak.model.inbox": ("Inbox", "InvalidInbox"),
     "ojak.model.job": ("Priority",),
     "ojak.model.outcome": (

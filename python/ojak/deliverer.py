@@ -16,11 +16,12 @@ from ojak.breaker.store import BreakerStore, MemoryBreakers
 from ojak.clock import Clock, SystemClock
 from ojak.config import DelivererConfig
 from ojak.control import translated, url_of
-from ojak.enqueuer import Enqueuer
 from ojak.errors import ConfigError
 from ojak.http.aiohttp_transport import AiohttpTransport
 from ojak.http.knock import Knocker
 from ojak.http.outbound import Outbound
+from ojak.jobs import JobQueue
+from ojak.model.handler import Handler, check_handlers
 from ojak.model.inbox import canonical_inbox
 from ojak.shard import SHARDS, shard_of
 from ojak.signing import SenderKeys
@@ -38,7 +39,7 @@ from ojak.worker.standings import Standings
 from ojak.worker.teller import OnFailure, OnSettled, Teller
 
 
-class Deliverer(Enqueuer):
+class Deliverer(JobQueue):
     """Queues activities and sends them (SPEC section 1). Belongs to one event loop.
 
     Args:
@@ -51,6 +52,7 @@ class Deliverer(Enqueuer):
         on_settled: called with each delivery that is done with, at least once; may be async.
         on_failure: called with each delivery that is given up on, at least once; may be async.
         on_attempt: called with each attempt as it came out; may be async.
+        handlers: what runs other kinds of job than deliveries, one a kind (docs/jobs.md).
         breakers: where circuit breakers are kept: a `BreakerStore` of your own, `"shared"` for the queue's database,
             where all processes share them and restarts leave them, or None for `MemoryBreakers`, those of this process.
             The two of Ojak's take their rules from `config`.
@@ -72,11 +74,13 @@ class Deliverer(Enqueuer):
         on_settled: OnSettled | None = None,
         on_failure: OnFailure | None = None,
         on_attempt: OnAttempt | None = None,
+        handlers: Sequence[Handler] = (),
         breakers: BreakerStore | Literal["shared"] | None = None,
         board: FlightBoard | None = None,
         expected: int = 1,
         clock: Clock | None = None,
     ) -> None:
+        self._handlers = check_handlers(handlers)
         self._owns_client = not isinstance(queue, AsyncMongoClient)
         client = queue if isinstance(queue, AsyncMongoClient) else connect(url_of(queue))
         self._clock = clock or SystemClock()
@@ -173,6 +177,7 @@ class Deliverer(Enqueuer):
             ),
             on_attempt=self._on_attempt,
             board=self._board,
+            handlers=self._handlers,
             breakers=self._store_of_breakers(stamp),
             stamp=stamp,
             expected=self._expected,

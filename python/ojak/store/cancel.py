@@ -18,7 +18,7 @@ from ojak.model.selection import Cancelled, Selection
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.leaving import end_number
 from ojak.store.order import promote
-from ojak.store.select import selected
+from ojak.store.select import JobSelection, selected
 from ojak.store.wakeups import wake_to_cancel
 
 _AT_A_TIME: Final = 1000
@@ -42,7 +42,7 @@ class Cancelling:
 
 
 async def cancel(
-    db: QueueDatabase, selection: Selection, *, on_waiting: Callable[[int], None] | None = None
+    db: QueueDatabase, selection: Selection | JobSelection, *, on_waiting: Callable[[int], None] | None = None
 ) -> Cancelled:
     """End what is selected. When this returns, no request of it begins any more.
 
@@ -65,7 +65,7 @@ async def cancel(
     return Cancelled(count=count, on_wire=on_wire)
 
 
-async def cancel_selected(db: QueueDatabase, selection: Selection) -> Cancelling:
+async def cancel_selected(db: QueueDatabase, selection: Selection | JobSelection) -> Cancelling:
     """End what is queued or blocked, flag what is leased. In bounded steps; can be repeated.
 
     Rows move while this goes on, from one state to another: it is done when a pass finds nothing that is not flagged.
@@ -83,7 +83,7 @@ async def cancel_selected(db: QueueDatabase, selection: Selection) -> Cancelling
     return done
 
 
-async def _pass(db: QueueDatabase, selection: Selection, stamp: bytes, done: Cancelling) -> bool:
+async def _pass(db: QueueDatabase, selection: Selection | JobSelection, stamp: bytes, done: Cancelling) -> bool:
     found = False
     async for rows in selected(db, selection, _NOT_YET, at_a_time=_AT_A_TIME):
         found = True

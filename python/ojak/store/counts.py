@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ojak.store.database import QueueDatabase
+from ojak.store.database import Document, QueueDatabase
+from ojak.store.row import OF_DELIVERIES
 
 
 async def count_by_state(db: QueueDatabase) -> dict[str, int]:
-    """How many deliveries are in each state, ended ones included."""
-    groups = await db.jobs.aggregate([{"$group": {"_id": "$state", "count": {"$sum": 1}}}])
+    """How many deliveries are in each state, ended ones included; not jobs of other kinds."""
+    groups = await db.jobs.aggregate([{"$match": OF_DELIVERIES}, {"$group": {"_id": "$state", "count": {"$sum": 1}}}])
     return {str(group["_id"]): group["count"] async for group in groups}
 
 
@@ -43,7 +44,7 @@ class DeliveryRow:
 
 async def deliveries(db: QueueDatabase, *, bodies: Sequence[bytes] | None = None) -> list[DeliveryRow]:
     """Every delivery of the queue, or of some bodies. Meant for accounts over a test's or a demo's queue."""
-    where = {} if bodies is None else {"body": {"$in": list(bodies)}}
+    where: Document = OF_DELIVERIES if bodies is None else {"body": {"$in": list(bodies)}}
     found: list[DeliveryRow] = []
     async for row in db.jobs.find(where):
         last = row.get("last") or {}

@@ -105,6 +105,7 @@ class QueueDatabase:
         self.jobs = self._collection("jobs")
         self.bodies = self._collection("bodies")
         self.hosts = self._collection("hosts")
+        self.lanes = self._collection("lanes")
         self.breakers = self._collection("breakers")
         self.shards = self._collection("shards")
         self.workers = self._collection("workers")

@@ -10,6 +10,7 @@ from pymongo import UpdateOne
 
 from ojak.model.outcome import DeliveryFailure, FailureReason, Settled, SettledOutcome
 from ojak.store.database import Document, QueueDatabase
+from ojak.store.row import OF_DELIVERIES
 
 End = Settled | DeliveryFailure
 
@@ -29,7 +30,9 @@ async def set_telling(db: QueueDatabase, *, on: bool) -> None:
 
 async def tell_nobody(db: QueueDatabase, *, kept_s: float) -> None:
     """Let ends expire that wait to be told though nobody wants to be: those of parked rows, or from before."""
-    await db.jobs.update_many({"told": False}, [{"$set": {"told": True, "expire_at": db.now.plus(kept_s)}}])
+    await db.jobs.update_many(
+        {"told": False, **OF_DELIVERIES}, [{"$set": {"told": True, "expire_at": db.now.plus(kept_s)}}]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +51,14 @@ async def untold(
     found: list[UntoldEnd] = []
     long_ago = db.now.plus(-older_s)
     rows = db.jobs.find(
-        {"told": False, "_id": {"$nin": list(without)}, "$expr": {"$lte": ["$finished_at", long_ago]}}
+        {"told": False, "_id": {"$nin": list(without)}, **OF_DELIVERIES, "$expr": {"$lte": ["$finished_at", long_ago]}}
     ).limit(limit)
     async for row in rows:
         end = _end_of(row, row)
         if end is not None:
             found.append(UntoldEnd(end=end, row_id=bytes(row["_id"]), owed=False))
-    async for row in db.jobs.find({"owed": {"$exists": True, "$ne": []}, "_id": {"$nin": list(without)}}).limit(limit):
+    owing = {"owed": {"$exists": True, "$ne": []}, "_id": {"$nin": list(without)}, **OF_DELIVERIES}
+    async for row in db.jobs.find(owing).limit(limit):
         for owed in row["owed"]:
             end = _end_of(row, owed)
             if end is not None:

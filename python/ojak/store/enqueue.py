@@ -10,6 +10,7 @@ from pymongo.errors import BulkWriteError
 
 from ojak.errors import QueueUnavailable
 from ojak.model.job import UNFINISHED, job_id
+from ojak.model.kind import DELIVERY
 from ojak.model.order import order_of
 from ojak.model.outcome import SentState, SettledOutcome
 from ojak.store.bodies import NEW_SEQ
@@ -87,7 +88,7 @@ async def _rows(db: QueueDatabase, chunk: Sequence[NewJob], handover: Handover) 
         {
             "_id": job_id(handover.activity_identity, job.inbox),
             "seq": NEW_SEQ,
-            "kind": "delivery",
+            "kind": DELIVERY,
             "dest": job.authority,
             "lane": job.authority,
             "run_at": now,

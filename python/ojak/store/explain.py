@@ -12,6 +12,7 @@ from ojak.model.selection import Selection
 from ojak.store.batches import FAILED
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.order import LIVE
+from ojak.store.row import OF_DELIVERIES
 from ojak.store.select import selected
 
 _AT_A_TIME: Final = 500
@@ -51,7 +52,7 @@ async def list_deliveries(
     where: Document = {"state": {"$in": sorted(states)}}
     rows: list[Document] = []
     if selection is None:
-        rows = await db.jobs.find(where).limit(limit).to_list()
+        rows = await db.jobs.find({**where, **OF_DELIVERIES}).limit(limit).to_list()
     else:
         async for page in selected(db, selection, where, at_a_time=min(limit, _AT_A_TIME)):
             ids = [row["_id"] for row in page[: limit - len(rows)]]

@@ -17,8 +17,10 @@ from typing import Any, Final
 from pymongo import UpdateOne
 
 from ojak.model.job import Priority
+from ojak.model.kind import is_kind_lane
 from ojak.shard import shard_of
 from ojak.store.database import Document, QueueDatabase
+from ojak.store.kind_lanes import lowering
 from ojak.store.now import EPOCH, NEVER
 
 IDLE_KEPT_S: Final = 30 * 86_400.0
@@ -58,17 +60,24 @@ class Due:
 
 
 async def lower_due(db: QueueDatabase, dues: Iterable[Due]) -> None:
-    """Say that hosts have work, after the rows that say so were written. Makes the records that are not there yet."""
+    """Say that hosts have work, after the rows that say so were written. Makes the records that are not there yet.
+
+    Also of lanes of other kinds, whose records stand elsewhere (`kind_lanes`).
+    """
     earliest: dict[str, dict[Priority, float]] = {}
     for due in dues:
         of_host = earliest.setdefault(due.authority, {})
         of_host[due.priority] = min(due.delay_s, of_host.get(due.priority, due.delay_s))
-    updates = [
-        UpdateOne({"_id": authority}, _lowering(db, authority, of_host), upsert=True)
-        for authority, of_host in earliest.items()
-    ]
-    for start in range(0, len(updates), _BULK):
-        await db.hosts.bulk_write(updates[start : start + _BULK], ordered=False)
+    hosts: list[UpdateOne] = []
+    lanes: list[UpdateOne] = []
+    for authority, of_host in earliest.items():
+        if is_kind_lane(authority):
+            lanes.append(UpdateOne({"_id": authority}, lowering(db, of_host), upsert=True))
+        else:
+            hosts.append(UpdateOne({"_id": authority}, _lowering(db, authority, of_host), upsert=True))
+    for rows, updates in ((db.hosts, hosts), (db.lanes, lanes)):
+        for start in range(0, len(updates), _BULK):
+            await rows.bulk_write(updates[start : start + _BULK], ordered=False)
 
 
 async def dues_of(db: QueueDatabase, rows: Document, *, delay_s: float = 0.0) -> list[Due]:

@@ -8,9 +8,13 @@ from bson import Timestamp
 
 from ojak.errors import StoreError
 from ojak.model.job import Job, Priority
+from ojak.model.kind import DELIVERY
 from ojak.model.outcome import FailureReason
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.order import promote
+
+OF_DELIVERIES: Final[Document] = {"kind": {"$in": [DELIVERY, None]}}
+"""A filter that leaves out jobs of other kinds, and nothing that cannot be read."""
 
 _FIELDS: Final = (
     ("_id", bytes),

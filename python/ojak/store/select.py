@@ -5,9 +5,11 @@ What is read grows with what the selection names, not with the queue.
 """
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from ojak.model.job import UNFINISHED
+from ojak.model.kind import DELIVERY, lanes_of
 from ojak.model.selection import Selection
 from ojak.store.batches import FAILED
 from ojak.store.database import Document, QueueDatabase
@@ -18,8 +20,22 @@ _FIELDS: Final = {"state": 1, "order": 1, "lane": 1, "body": 1, "priority": 1}
 ENDED_INDEX: Final = "ended"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSelection:
+    """Which jobs of other kinds: one, by the id of its row, or all of a kind."""
+
+    job: bytes | None = None
+    kind: str | None = None
+
+    def rows(self) -> Document:
+        """The filter that finds them; answered by an index beside a state."""
+        if self.job is not None:
+            return {"_id": self.job, "kind": {"$ne": DELIVERY}}
+        return {"lane": {"$in": list(lanes_of(self.kind or ""))}}
+
+
 async def selected(
-    db: QueueDatabase, selection: Selection, where: Document, *, at_a_time: int
+    db: QueueDatabase, selection: Selection | JobSelection, where: Document, *, at_a_time: int
 ) -> AsyncIterator[list[Document]]:
     """The rows of a selection that match `where`, each once, in pages of at most so many.
 
@@ -36,8 +52,11 @@ async def selected(
             yield page
 
 
-async def _filters(db: QueueDatabase, selection: Selection, where: Document) -> AsyncIterator[Document]:
+async def _filters(db: QueueDatabase, selection: Selection | JobSelection, where: Document) -> AsyncIterator[Document]:
     """Filters over jobs that together are the selection, each answered by an index."""
+    if isinstance(selection, JobSelection):
+        yield selection.rows()
+        return
     if selection.host is not None:
         rows: Document = {"lane": selection.host}
         if where["state"].get("$in") and not set(where["state"]["$in"]) & set(UNFINISHED):

@@ -40,6 +40,7 @@ async def touch(db: QueueDatabase) -> None:
         db.jobs,
         db.bodies,
         db.hosts,
+        db.lanes,
         db.breakers,
         db.shards,
         db.workers,

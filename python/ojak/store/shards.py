@@ -11,6 +11,7 @@ from ojak.shard import SHARDS
 from ojak.store.breakers import release_probes
 from ojak.store.database import QueueDatabase
 from ojak.store.hosts import look_again
+from ojak.store.kind_lanes import look_again_in
 from ojak.store.now import EPOCH
 
 DEAD_KEPT_S: Final = 7 * 86_400.0
@@ -27,8 +28,11 @@ async def seed_shards(db: QueueDatabase) -> None:
     )
 
 
-async def join(db: QueueDatabase, owner: bytes, *, kept_s: float, about: str) -> None:
-    """Say that a `run()` lives, or that it still does; `about` names machine and process for people."""
+async def join(db: QueueDatabase, owner: bytes, *, kept_s: float, about: str, kinds: Iterable[str] = ()) -> None:
+    """Say that a `run()` lives, or that it still does; `about` names machine and process for people.
+
+    `kinds` are the other kinds of job that it has handlers for.
+    """
     await db.workers.update_one(
         {"_id": owner},
         [
@@ -36,6 +40,7 @@ async def join(db: QueueDatabase, owner: bytes, *, kept_s: float, about: str) ->
                 "$set": {
                     "until": db.now.plus(kept_s),
                     "about": {"$literal": about},
+                    "kinds": {"$literal": sorted(kinds)},
                     "since": {"$ifNull": ["$since", db.now.expr]},
                     "expire_at": db.now.plus(DEAD_KEPT_S),
                 }
@@ -100,6 +105,7 @@ async def bury_owner(db: QueueDatabase, owner: bytes, *, begun: int, lease_s: fl
     shards = list(await owned(db, owner))
     await look_again(db, {"shard": {"$in": shards}}, within_s=lease_s)
     await release_probes(db, {"shard": {"$in": shards}}, holder=owner)
+    await look_again_in(db, {"taken_by": owner}, lease_s=lease_s)
     await release(db, owner, shards)
     await db.workers.update_one(
         {"_id": owner},

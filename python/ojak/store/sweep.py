@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import Final
 
 from ojak.model.job import Priority
+from ojak.model.kind import is_kind_lane
 from ojak.store.database import QueueDatabase
 from ojak.store.hosts import Due, lower_due
+from ojak.store.kind_lanes import dues_in
 from ojak.store.now import later
 
 _LANES: Final = 50_000
@@ -38,12 +40,21 @@ async def mend_dues(db: QueueDatabase, *, lease_s: float) -> int:
         ]
     )
     idle: list[Due] = []
+    kinds: list[Due] = []
     async for row in lanes:
         lane, number = row["_id"].get("lane"), row["_id"].get("priority")
         if not isinstance(lane, str) or number not in set(Priority):
             continue
+        if is_kind_lane(lane):
+            kinds.append(Due(authority=lane, priority=Priority(number)))
+            continue
         due = row["host"][0].get("due", {}).get(str(number)) if row["host"] else None
         if not isinstance(due, datetime) or due > latest:
             idle.append(Due(authority=lane, priority=Priority(number)))
+    known = await dues_in(db, [due.authority for due in kinds]) if kinds else {}
+    for item in kinds:
+        due = known.get(item.authority, {}).get(str(item.priority.value))
+        if not isinstance(due, datetime) or due > latest:
+            idle.append(item)
     await lower_due(db, idle)
     return len(idle)

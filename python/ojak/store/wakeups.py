@@ -43,16 +43,23 @@ class WakeUp:
         shards: where there may be work; none: look at who shares the queue.
         small: whether it is work that goes before other work.
         cancel: that something was cancelled which may be leased.
+        kinds: of which other kinds there may be work.
     """
 
     shards: frozenset[int]
     small: bool
     cancel: bool = False
+    kinds: frozenset[str] = frozenset()
 
 
 async def wake_to_cancel(db: QueueDatabase) -> None:
     """Tell every `run()` that something was cancelled which it may have leased."""
     await db.wakeups.insert_one({"at": NEW_SEQ, "shards": [], "cancel": True})
+
+
+async def wake_kinds(db: QueueDatabase, kinds: Iterable[str]) -> None:
+    """Tell every `run()` that there may be work of other kinds than deliveries."""
+    await db.wakeups.insert_one({"at": NEW_SEQ, "shards": [], "kinds": sorted(set(kinds))})
 
 
 async def wake(db: QueueDatabase, shards: Iterable[int], *, small: bool = True) -> None:
@@ -75,6 +82,7 @@ async def listen(db: QueueDatabase) -> AsyncGenerator[WakeUp, None]:
                     shards=frozenset(shard for shard in row.get("shards", ()) if isinstance(shard, int)),
                     small=row.get("small") is not False,
                     cancel=row.get("cancel") is True,
+                    kinds=frozenset(kind for kind in row.get("kinds", ()) if isinstance(kind, str)),
                 )
     finally:
         await cursor.close()

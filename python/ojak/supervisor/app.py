@@ -6,11 +6,13 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from ojak.breaker.store import BreakerStore
+from ojak.errors import ConfigError
+from ojak.model.handler import Handler, check_handlers
 from ojak.model.outcome import DeliveryAttempt, DeliveryFailure, Settled
 from ojak.signing import SenderKeys
 from ojak.supervisor.exits import AppError
@@ -25,6 +27,7 @@ class AppHooks:
         on_settled: Called with each `Settled`.
         on_failure: Called with each `DeliveryFailure`.
         on_attempt: Called with each `DeliveryAttempt`.
+        handlers: What runs its own kinds of job: a list of `Handler`, one a kind.
         breakers: Its own `BreakerStore`; without one, breakers are kept in the queue's database.
     """
 
@@ -32,6 +35,7 @@ class AppHooks:
     on_settled: Callable[[Settled], Awaitable[None] | None] | None = None
     on_failure: Callable[[DeliveryFailure], Awaitable[None] | None] | None = None
     on_attempt: Callable[[DeliveryAttempt], Awaitable[None] | None] | None = None
+    handlers: Sequence[Handler] = ()
     breakers: BreakerStore | None = None
 
 
@@ -64,7 +68,7 @@ def _hooks(path: str, made: Any) -> AppHooks:
         unknown = sorted(str(key) for key in made if key not in names)
         if unknown:
             raise AppError(f"app {path!r} gives {unknown[0]!r}; allowed is {', '.join(names)}")
-        found = {name: made.get(name) for name in names}
+        found: dict[str, Any] = {name: made.get(name) for name in names}
     else:
         found = {name: getattr(made, name, None) for name in names}
     if all(value is None for value in found.values()):
@@ -74,6 +78,10 @@ def _hooks(path: str, made: Any) -> AppHooks:
             raise AppError(f"app {path!r} gives {name} as {type(found[name]).__name__!r}; allowed is a function")
     if found["keys"] is not None and not callable(getattr(found["keys"], "keys_of", None)):
         raise AppError(f"app {path!r} gives keys without keys_of; allowed is a SenderKeys")
+    try:
+        found["handlers"] = check_handlers(found["handlers"] or ())
+    except ConfigError as error:
+        raise AppError(f"app {path!r}: {error}") from None
     if found["breakers"] is not None and not callable(getattr(found["breakers"], "admit", None)):
         raise AppError(f"app {path!r} gives breakers without admit; allowed is a BreakerStore")
     return AppHooks(**found)

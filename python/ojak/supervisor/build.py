@@ -46,6 +46,7 @@ async def build_deliverer(plan: WorkerPlan, board: FlightBoard) -> Deliverer:
         on_settled=hooks.on_settled,
         on_failure=hooks.on_failure,
         on_attempt=hooks.on_attempt,
+        handlers=hooks.handlers,
         breakers=hooks.breakers or "shared",
         board=board,
         expected=plan.siblings,

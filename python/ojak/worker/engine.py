@@ -2,7 +2,6 @@
 """The engine: one `run()` put together. Claim → lanes → attempt → settle, and the loops that keep leases true."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
@@ -13,9 +12,9 @@ from typing import Any
 from ojak.breaker.store import BreakerStore
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
+from ojak.model.handler import Handler
 from ojak.model.job import Job, Priority
 from ojak.model.outcome import SettledOutcome
-from ojak.store.cancel import announced, flagged_of
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.ends import set_telling, wants_telling
 from ojak.store.settle import Ended, Retried, without_attempt
@@ -24,10 +23,12 @@ from ojak.store.wakeups import listen
 from ojak.worker.attempt import Attempter
 from ojak.worker.board import FlightBoard
 from ojak.worker.bodies import Bodies
+from ojak.worker.cancels import Cancels
 from ojak.worker.circuits import Circuits
 from ojak.worker.claimer import Claimer
 from ojak.worker.flights import Flights, OnAttempt
 from ojak.worker.held import Held
+from ojak.worker.kinds import Kinds
 from ojak.worker.lanes import Lanes
 from ojak.worker.loops import end_tasks, forever, pause
 from ojak.worker.ownership import Ownership
@@ -44,7 +45,6 @@ _log = logging.getLogger("ojak.worker")
 
 _FAREWELL_S = 5.0
 _BEAT_EVERY_S = 1.0
-_CANCEL_EVERY_S = 1.0
 _TELLING_EVERY_S = 5.0
 
 
@@ -59,6 +59,7 @@ class Engine:
         teller: calls the application back.
         on_attempt: called with each attempt, or None.
         board: what the supervisor reads after a death, or None without one.
+        handlers: what runs other kinds of job, one a kind.
         breakers: keeps the breakers; one that is of hosts and not in the queue's database is mirrored there.
         stamp: names this `run()`: random, 16 bytes.
         expected: how many `run()`s are being started together.
@@ -75,6 +76,7 @@ class Engine:
         teller: Teller,
         on_attempt: OnAttempt | None,
         board: FlightBoard | None,
+        handlers: Sequence[Handler],
         breakers: BreakerStore,
         stamp: bytes,
         expected: int,
@@ -101,9 +103,9 @@ class Engine:
         )
         self._telling = False
         self._stopping = asyncio.Event()
-        self._cancel_asked = asyncio.Event()
-        self._cancels_seen = -1
-        self._look_until_s = 0.0
+        self._kinds = Kinds(
+            db=db, handlers=handlers, owner=stamp, held=self._held, clock=clock, config=config, board=board
+        )
         self._settler = Settler(
             db=db,
             standings=standings,
@@ -120,6 +122,7 @@ class Engine:
             lease_s=config.shard_lease_s,
             about=f"{socket.gethostname()} pid {os.getpid()}",
             expected=expected,
+            kinds=self._kinds.names,
             let_go=self._let_go,
         )
         # One for each line, so that no small send waits until a fan-out has been claimed.
@@ -162,6 +165,13 @@ class Engine:
             lease_s=config.lease_s,
             trust_needed_s=config.request_s,
         )
+        self._cancels = Cancels(
+            db=db,
+            held=self._held,
+            clock=clock,
+            lease_s=config.lease_s,
+            on_cancelled=(self._flights.cancel, self._kinds.cancel),
+        )
         self._reaper = Reaper(
             db=db,
             clock=clock,
@@ -198,8 +208,9 @@ class Engine:
         last = [
             asyncio.create_task(self._settler.run(), name="ojak-settle"),
             asyncio.create_task(forever("tell", self._teller.tell_step), name="ojak-tell"),
-            asyncio.create_task(forever("cancel", self._cancel_step), name="ojak-cancel"),
+            asyncio.create_task(forever("cancel", self._cancels.step), name="ojak-cancel"),
             asyncio.create_task(forever("breakers", self._circuits.step), name="ojak-breakers"),
+            *(asyncio.create_task(forever(name, step)) for name, step in self._kinds.settles().items()),
         ]
         loops: list[asyncio.Task[None]] = []
         stopping = asyncio.create_task(self._stopping.wait(), name="ojak-stopping")
@@ -209,19 +220,19 @@ class Engine:
             loops += [asyncio.create_task(loop, name=f"ojak-{name}") for name, loop in self._loops().items()]
             await asyncio.wait([stopping, *last, *loops], return_when=asyncio.FIRST_COMPLETED)
             # Nothing begins any more, also where a loop has failed.
-            self._flights.close()
+            self._close()
             await end_tasks(loops)
             await self._finish_claims()
-            await self._flights.hand_back(self._lanes.take_all())
-            await self._flights.drain(self._config.drain_s)
+            drain_s = self._config.drain_s
+            await asyncio.gather(self._flights.drain(drain_s), self._kinds.drain(drain_s))
             for task in (*last, *loops):
                 if task.done() and not task.cancelled() and (fault := task.exception()) is not None:
                     raise fault
         finally:
             # Also when cancelled: what was not begun goes back now, what is on the wire is cut off and counts as begun.
-            self._flights.close()
+            self._close()
             await end_tasks([*loops, stopping])
-            await self._flights.cut_off()
+            await asyncio.gather(self._flights.cut_off(), self._kinds.cut_off())
             await self._farewell(renewer, last)
 
     async def _start(self) -> None:
@@ -245,17 +256,18 @@ class Engine:
             "telling": self._telling_step,
             "pace": self._pace.step,
             "beat": self._beat_step,
+            **self._kinds.claims(),
         }
         return {name: forever(name, step) for name, step in steps.items()}
 
     async def _farewell(self, renewer: Renewer, last: Sequence[asyncio.Task[None]]) -> None:
         try:
             await self._finish_claims()
-            await self._flights.hand_back(self._lanes.take_all())
             if not any(task.done() for task in last):
                 async with asyncio.timeout(_FAREWELL_S):
                     await self._circuits.recorded()
                     await self._settler.drained()
+                    await self._kinds.settled()
             # Before anything is told: a callback that takes its time must not keep hosts from being served.
             await self._ownership.leave()
             if not any(task.done() for task in last):
@@ -271,9 +283,16 @@ class Engine:
         """Begin to drain: claim nothing more, hand back what is not begun, wait for what is on the wire."""
         self._stopping.set()
 
+    def _close(self) -> None:
+        self._flights.close()
+        self._kinds.close()
+
     async def _finish_claims(self) -> None:
+        """Wait for claims that are under way, and hand back what was not begun."""
         for claimer in self._claimers.values():
             await claimer.finish()
+        await self._flights.hand_back(self._lanes.take_all())
+        await self._kinds.finish()
 
     def _look(self) -> None:
         """Look for work of every sort now."""
@@ -317,7 +336,9 @@ class Engine:
         async with aclosing(listen(self._db)) as wakeups:
             async for wake_up in wakeups:
                 if wake_up.cancel:
-                    self._cancel_asked.set()
+                    self._cancels.ask()
+                elif wake_up.kinds:
+                    self._kinds.wake(wake_up.kinds)
                 elif not wake_up.shards:
                     self._ownership.look()
                 elif not wake_up.shards.isdisjoint(self._ownership.epochs):
@@ -334,6 +355,7 @@ class Engine:
         # What was lost first: trust must not come back to it for a moment.
         if lost:
             self._flights.lost(lost)
+            self._kinds.lost(lost)
         self._held.renewed(stamps, until_s=until_s)
 
     def _renewed_shards(self, epochs: dict[int, int], asked_at_s: float) -> None:
@@ -345,18 +367,6 @@ class Engine:
         await self._flights.hand_back(self._lanes.take_shards(shards))
         await self._flights.landed_in(shards)
         await self._settler.drained()
-
-    async def _cancel_step(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CANCEL_EVERY_S):
-                await self._cancel_asked.wait()
-        self._cancel_asked.clear()
-        count = await announced(self._db)
-        if count != self._cancels_seen:
-            # What is being claimed at this moment may be flagged and not be here yet: look for as long as a lease.
-            self._cancels_seen, self._look_until_s = count, self._clock.boot_s() + self._config.lease_s
-        if self._clock.boot_s() < self._look_until_s and (held := self._held.ids()):
-            await self._flights.cancel(await flagged_of(self._db, held))
 
     async def _telling_step(self) -> None:
         await pause(_TELLING_EVERY_S)

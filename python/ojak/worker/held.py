@@ -2,9 +2,23 @@
 """What a `run()` holds leases of, and until when it may believe in them by its own clock (rule D, trust)."""
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from ojak.clock import Clock
-from ojak.model.job import Job
+
+
+class Lease(Protocol):
+    """What is leased: a delivery, or a job of another kind."""
+
+    @property
+    def id(self) -> bytes:
+        """Of its row."""
+        ...
+
+    @property
+    def stamp(self) -> bytes:
+        """Of its lease."""
+        ...
 
 
 class Held:
@@ -19,7 +33,7 @@ class Held:
         self._stamps: dict[bytes, bytes] = {}
         self._trust: dict[bytes, float] = {}
 
-    def take(self, jobs: Iterable[Job], *, until_s: float) -> None:
+    def take(self, jobs: Iterable[Lease], *, until_s: float) -> None:
         """Jobs were leased; believe in it until `until_s` on the clock for deadlines."""
         for job in jobs:
             self._stamps[job.id] = job.stamp
@@ -34,7 +48,7 @@ class Held:
         """The ids of everything that is leased."""
         return list(self._stamps)
 
-    def trust_left_s(self, job: Job) -> float:
+    def trust_left_s(self, job: Lease) -> float:
         """For how many seconds the lease of a job may still be believed; 0 or less: not at all."""
         if self._stamps.get(job.id) != job.stamp:
             return 0.0

@@ -3,7 +3,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from ojak.clock import Clock
 from ojak.shard import SHARDS
@@ -26,6 +26,7 @@ class Ownership:
         clock: for trust.
         lease_s: how long a shard is its owner's.
         about: names machine and process for people.
+        kinds: the other kinds of job that are handled here.
         expected: how many `run()`s are being started together. Shares are taken when all have joined, or after two
             seconds, so that the first does not take everything only to give it back.
         let_go: called with shards that are to be given back; returns when nothing of theirs is open here any more.
@@ -40,6 +41,7 @@ class Ownership:
         lease_s: float,
         about: str,
         expected: int,
+        kinds: Sequence[str] = (),
         let_go: Callable[[frozenset[int]], Awaitable[None]],
     ) -> None:
         self._db = db
@@ -48,6 +50,7 @@ class Ownership:
         self._lease_s = lease_s
         self._about = about
         self._expected = expected
+        self._kinds = kinds
         self._let_go = let_go
         self._epochs: dict[int, int] = {}
         self._leaving: frozenset[int] = frozenset()
@@ -77,7 +80,7 @@ class Ownership:
 
     async def join(self) -> None:
         """Take a place among those that share the queue, and tell the others."""
-        await store.join(self._db, self._owner, kept_s=self._lease_s, about=self._about)
+        await store.join(self._db, self._owner, kept_s=self._lease_s, about=self._about, kinds=self._kinds)
         await wake(self._db, ())
 
     async def leave(self) -> None:

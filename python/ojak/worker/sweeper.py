@@ -10,6 +10,7 @@ from ojak.store.age import end_too_old
 from ojak.store.batches import end_past_deadlines
 from ojak.store.database import QueueDatabase
 from ojak.store.ends import tell_nobody
+from ojak.store.kind_settle import let_ends_expire
 from ojak.store.order import mend_order
 from ojak.store.sweep import mend_dues
 from ojak.worker.loops import pause
@@ -69,5 +70,6 @@ class Sweeper:
         if count := await mend_dues(self._db, lease_s=self._config.lease_s):
             _log.error("hosts had work and were not due; mended", extra={"count": count})
             self._on_mended()
+        await let_ends_expire(self._db, kept_s=self._config.keep_finished_s)
         if not self._telling():
             await tell_nobody(self._db, kept_s=self._config.keep_finished_s)
