@@ -23,6 +23,7 @@ COMMANDS: Final = MappingProxyType(
         "demo": "Watch real activities go to two hundred hosts, every signature checked.",
         "explain": "Say where an activity went, and what it waits for.",
         "farm": "Serve thousands of mock inboxes that verify and count what arrives.",
+        "jobs": "Show jobs of an application's own kinds; cancel and replay them.",
         "keys": "Make senders' keys.",
         "queue": "Show what is queued; cancel and replay it.",
         "send": "Queue one activity for some inboxes.",

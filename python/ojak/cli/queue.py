@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ojak queue`: what waits, and what to do about it."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from ojak.cli.kinds import print_kinds
 from ojak.cli.show import counted, print_counts, print_deliveries_json, print_delivery, print_json
 from ojak.cli.where import where_options
 from ojak.cli.which import WHERE, on_queue, say_waiting, which_options
+from ojak.jobs import JobQueue
 from ojak.model.job import UNFINISHED
+from ojak.model.kind_job import KindStatus
 from ojak.model.outcome import FailureReason, SettledOutcome
 from ojak.model.selection import Selection
 
@@ -27,13 +32,20 @@ def queue() -> None:
 @_JSON
 def status(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
     """Count the deliveries by state. Those that have ended are kept for some days."""
-    counts = on_queue(config, flags, lambda queue: queue.counts())
+    counts, kinds = on_queue(config, flags, _counted)
     if as_json:
-        print_json({"counts": counts, "unfinished": sum(counts.get(state, 0) for state in UNFINISHED)})
-    elif counts:
+        unfinished = sum(counts.get(state, 0) for state in UNFINISHED)
+        print_json({"counts": counts, "unfinished": unfinished, "kinds": [asdict(kind) for kind in kinds]})
+        return
+    if counts:
         print_counts(counts)
     else:
         click.echo("the queue is empty")
+    print_kinds(kinds)
+
+
+async def _counted(queue: JobQueue) -> tuple[dict[str, int], Sequence[KindStatus]]:
+    return await queue.counts(), await queue.kinds()
 
 
 @queue.command("list")

@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from ojak.cli.where import queue_of, settings_of
-from ojak.control import QueueControl
 from ojak.deliverer import Deliverer
+from ojak.jobs import JobQueue
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ def which_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def on_queue(config: Path | None, flags: dict[str, str | None], ask: Callable[[QueueControl], Awaitable[T]]) -> T:
+def on_queue(config: Path | None, flags: dict[str, str | None], ask: Callable[[JobQueue], Awaitable[T]]) -> T:
     """Ask something of the queue that flags and settings name."""
     settings = settings_of(config, **flags)
 

@@ -63,7 +63,7 @@ class HandledJob:
         return read
 
 
-Call = Callable[[HandledJob], Awaitable[None] | None]
+Call = Callable[[HandledJob], Awaitable[object] | object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

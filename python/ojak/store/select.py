@@ -30,7 +30,7 @@ class JobSelection:
     def rows(self) -> Document:
         """The filter that finds them; answered by an index beside a state."""
         if self.job is not None:
-            return {"_id": self.job, "kind": {"$ne": DELIVERY}}
+            return {"kind": {"$ne": DELIVERY}, "_id": self.job}
         return {"lane": {"$in": list(lanes_of(self.kind or ""))}}
 
 

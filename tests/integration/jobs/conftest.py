@@ -29,9 +29,8 @@ async def make(mongod_url: str, db: QueueDatabase) -> AsyncIterator[Make]:
     async with AsyncExitStack() as stack:
 
         def make(*handlers: Handler, config: DelivererConfig | None = None, **options: Any) -> Deliverer:
-            deliverer = Deliverer(
-                mongod_url, database=db.name, keys=NoKeys(), handlers=handlers, config=config or SHORT, **options
-            )
+            options.setdefault("keys", NoKeys())
+            deliverer = Deliverer(mongod_url, database=db.name, handlers=handlers, config=config or SHORT, **options)
             stack.push_async_callback(deliverer.close)
             return deliverer
 

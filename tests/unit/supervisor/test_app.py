@@ -28,6 +28,11 @@ SHOP = """
     def empty(): return object()
     def typo(): return {"on_setled": settled}
     def bad_callback(): return {"on_settled": 3}
+    def work(job): ...
+    def with_handlers():
+        from ojak import Handler
+        return {"keys": Keys(), "handlers": [Handler(kind="archive", call=work)]}
+    def bad_handlers(): return {"handlers": [work]}
     def bad_keys(): return {"keys": object()}
     def raising(): raise ValueError("no such\\nshop")
     def leaving():
@@ -64,6 +69,12 @@ async def test_a_factory_may_be_async() -> None:
     assert (await load_app("shop_app:async_mapping")).keys is not None
 
 
+async def test_an_application_gives_handlers_of_its_own_kinds() -> None:
+    (handler,) = (await load_app("shop_app:with_handlers")).handlers
+    assert handler.kind == "archive"
+    assert (await load_app("shop_app:async_mapping")).handlers == ()
+
+
 @pytest.mark.parametrize(
     ("path", "match"),
     [
@@ -76,6 +87,7 @@ async def test_a_factory_may_be_async() -> None:
         ("shop_app:empty", r"gives 'object'; allowed is an object with keys, on_settled"),
         ("shop_app:typo", r"gives 'on_setled'; allowed is keys, on_settled"),
         ("shop_app:bad_callback", r"gives on_settled as 'int'; allowed is a function"),
+        ("shop_app:bad_handlers", r"handlers holds a function; allowed is Handler"),
         ("shop_app:bad_keys", r"gives keys without keys_of; allowed is a SenderKeys"),
     ],
 )
