@@ -21,7 +21,12 @@ class Watched:
     """A supervisor process, its log lines and its status file."""
 
     def __init__(
-        self, data: Path, command: list[str] | None = None, env: Mapping[str, str] | None = None, **options: object
+        self,
+        data: Path,
+        command: list[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        **options: object,
     ) -> None:
         self.data = data
         arguments = command or [str(STAND_IN), json.dumps({"data": str(data), **options})]
@@ -30,6 +35,7 @@ class Watched:
             stderr=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **(env or {})},
+            cwd=cwd,
             start_new_session=True,
         )
         self.lines: list[str] = []

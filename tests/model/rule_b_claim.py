@@ -84,6 +84,7 @@ class Bounds:
     records_expire: bool = False
     retries_come: bool = False
     last_look: bool = False  # what is leased and what is queued is read apart, and then once more, together
+    kind_lane: bool = False  # a lane of another kind of job: `asks` is read when the lane is hidden already
     fates: tuple[str, ...] = ("end", "retry", "hand_back")  # what may become of a job in hand
 
 
@@ -177,8 +178,10 @@ class Claiming(Processes[World]):
     # store.claim.claim
 
     def claim(self, worker: int, line: int) -> Program[World]:
+        if self.bounds.kind_lane:
+            yield "store.kind_lanes.take_lanes", lambda world: [(self._hidden(world, line), None)]
         asks = yield "store.claim.ready_hosts", lambda world: [(world, Asks(world.asks))]
-        if self.omit is not Omit.RAISE:
+        if self.omit is not Omit.RAISE and not self.bounds.kind_lane:
             yield "store.claim._hide", lambda world: [(self._hidden(world, line), None)]
         if self.omit is Omit.AT_ONCE or self.bounds.last_look:
             held = yield "store.lane.leased_in", lambda world: [(world, _holds_leased(world))]
@@ -365,7 +368,12 @@ class Claiming(Processes[World]):
         if not world.asks:
             return state
         procs = tuple(
-            proc._replace(seen=(Asks(0 if proc.seen[0].number == world.asks else -1), *proc.seen[1:]))
+            proc._replace(
+                seen=tuple(
+                    Asks(0 if seen.number == world.asks else -1) if isinstance(seen, Asks) else seen
+                    for seen in proc.seen
+                )
+            )
             if proc is not None and proc.program == "claim"
             else proc
             for proc in procs
@@ -462,6 +470,10 @@ LONG = {
     "one job, a lease runs out under a living worker": Bounds(
         lines=(0,), enqueues=(0,), workers=(_CLAIMS_AND_SETTLES, WHOLE), crashes=0, overruns=1
     ),
+    "one job in a kind's lane, read apart with a last look": Bounds(
+        lines=(0,), enqueues=(0,), retries_come=True, last_look=True, kind_lane=True
+    ),
+    "two jobs in a kind's lane": Bounds(workers=(WHOLE, _CLAIMS_AND_SETTLES), fates=("end", "retry"), kind_lane=True),
     "two jobs, two workers": Bounds(workers=(WHOLE, _CLAIMS_AND_SETTLES), fates=("end", "retry")),
     "two jobs, the record expires": _EXPIRING,
     "two lines": _TWO_LINES,

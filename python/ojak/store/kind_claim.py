@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pymongo import UpdateOne
 
-from ojak.model.job import Priority
+from ojak.model.job import UNFINISHED, Priority
 from ojak.model.kind import kind_of, lanes_of
 from ojak.model.kind_job import KindJob
 from ojak.store.database import Document, QueueDatabase
@@ -26,6 +26,7 @@ from ojak.store.now import EPOCH, NEVER
 from ojak.store.order import promote_idle
 
 _BATCH: Final = 5000
+_LAST_LOOK: Final = 1000
 _PICKED_FROM: Final = 2
 """Lanes are drawn from twice as many as are wanted, so that workers that look at once do not want the same."""
 
@@ -41,6 +42,14 @@ class KindClaim:
 
     jobs: Sequence[KindJob] = ()
     missed: bool = False
+
+
+@dataclass(slots=True)
+class _Last:
+    """What a last look found in lanes that looked empty: when the next row of a line is due, and which are in use."""
+
+    next_at: dict[tuple[str, int], datetime] = field(default_factory=dict)
+    in_use: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -85,7 +94,9 @@ async def claim_jobs(
     # Whoever ended what these lanes' blocked rows wait for may have died before he promoted them.
     idle = [name for name, lane in lanes.items() if all(head.is_idle_for(lease_s) for head in lane.heads.values())]
     await promote_idle(db, idle)
-    await _show(db, lanes, held, stamp=stamp, lease_s=lease_s)
+    looks_empty = [name for name in idle if name not in held.until]
+    last = await _last_look(db, looks_empty) if looks_empty else _Last()
+    await _show(db, lanes, held, last, stamp=stamp, lease_s=lease_s)
     return KindClaim(jobs=jobs, missed=missed)
 
 
@@ -165,7 +176,8 @@ async def _lease(
     if not ids:
         return []
     await db.jobs.update_many(
-        {"_id": {"$in": list(ids)}, "state": "queued"},
+        # Only what is still due: since it was read it may have been leased, and put off.
+        {"_id": {"$in": list(ids)}, "state": "queued", **db.now.has_come("run_at")},
         [
             {
                 "$set": {
@@ -189,16 +201,48 @@ async def _lease(
     return jobs
 
 
+async def _last_look(db: QueueDatabase, names: Sequence[str]) -> _Last:
+    """Look once more, all at once, at lanes that are about to be due beyond a lease.
+
+    A row that moved between the two reads before may have been in neither (docs/model.md, "One look at a lane").
+    """
+    last = _Last()
+    rows = await (
+        db.jobs.find(
+            {"state": {"$in": list(UNFINISHED)}, "lane": {"$in": list(names)}},
+            {"_id": 0, "state": 1, "lane": 1, "priority": 1, "run_at": 1},
+        )
+        .limit(_LAST_LOOK)
+        .to_list()
+    )
+    if len(rows) == _LAST_LOOK:
+        # Too many to be seen at once: they are looked at again in a lease.
+        last.in_use.update(names)
+    for row in rows:
+        if row["state"] != "queued":
+            last.in_use.add(row["lane"])
+        elif isinstance(row.get("run_at"), datetime):
+            line = (row["lane"], row["priority"])
+            last.next_at[line] = min(row["run_at"], last.next_at.get(line, row["run_at"]))
+    return last
+
+
 async def _show(
-    db: QueueDatabase, lanes: Mapping[str, _Lane], held: HeldInLanes, *, stamp: bytes, lease_s: float
+    db: QueueDatabase, lanes: Mapping[str, _Lane], held: HeldInLanes, last: _Last, *, stamp: bytes, lease_s: float
 ) -> None:
     """Write when the lanes are due next. A time that has come is written as now, so that lanes take turns."""
 
-    def next_due(name: str, head: LaneHead) -> Any:
-        times: list[datetime] = [at for at in (head.next_at, held.until.get(name)) if at is not None]
+    def next_due(name: str, priority: Priority, head: LaneHead) -> Any:
+        known = (head.next_at, held.until.get(name), last.next_at.get((name, priority.value)))
+        times: list[datetime] = [at for at in known if at is not None]
         at = {"$max": [db.now.expr, min(times, default=NEVER)]}
-        # What was picked is due again when its lease would end: whoever took it may die.
-        return {"$min": [at, db.now.plus(lease_s)]} if head.picked else at
+        # A lane that is in use is looked at again when a lease would end: whoever has its jobs may die. Both lines of
+        # it, since what moves in the other meanwhile may not have been seen.
+        return {"$min": [at, db.now.plus(lease_s)]} if in_use[name] else at
+
+    in_use = {
+        name: name in last.in_use or any(head.picked for head in lane.heads.values()) for name, lane in lanes.items()
+    }
 
     await db.lanes.bulk_write(
         [
@@ -207,7 +251,7 @@ async def _show(
                 showing(
                     asks=lane.asks,
                     stamp=stamp,
-                    dues={priority: next_due(name, head) for priority, head in lane.heads.items()},
+                    dues={priority: next_due(name, priority, head) for priority, head in lane.heads.items()},
                 ),
             )
             for name, lane in lanes.items()
