@@ -173,7 +173,7 @@ async def claim(
     idle = [name for name in names if looked_at[name] and lanes[name].is_idle_for(lease_s)]
     # Whoever ended what these lanes' blocked rows wait for may have died before he promoted them.
     blocked = await promote_idle(db, idle)
-    look = await last_look(db, [name for name in idle if name not in held.until], priority=priority)
+    look = await last_look(db, [name for name in idle if name not in held.until], priorities=[priority])
     dues = next_dues(names, lanes=lanes, held=held, room=looked_at, look=look, blocked=blocked)
     await _show(db, hosts, dues, priority=priority, lease_s=lease_s)
     if not jobs:

@@ -13,20 +13,18 @@ from typing import Any, Final
 
 from pymongo import UpdateOne
 
-from ojak.model.job import UNFINISHED, Priority
+from ojak.model.job import Priority
 from ojak.model.kind import kind_of, lanes_of
 from ojak.model.kind_job import KindJob
 from ojak.store.database import Document, QueueDatabase
-from ojak.store.hosts import dues_of, lower_due
+from ojak.store.hand_back import hand_back
 from ojak.store.kind_lanes import look_again_in, ready_lanes, showing, take_lanes
 from ojak.store.kind_row import MalformedJob, kind_job_of, park_leased
-from ojak.store.lane import HeldInLanes, LaneHead, leased_in
-from ojak.store.leaving import to_queue
+from ojak.store.lane import HeldInLanes, LaneHead, LastLook, last_look, leased_in
 from ojak.store.now import EPOCH, NEVER
 from ojak.store.order import promote_idle
 
 _BATCH: Final = 5000
-_LAST_LOOK: Final = 1000
 _PICKED_FROM: Final = 2
 """Lanes are drawn from twice as many as are wanted, so that workers that look at once do not want the same."""
 
@@ -42,14 +40,6 @@ class KindClaim:
 
     jobs: Sequence[KindJob] = ()
     missed: bool = False
-
-
-@dataclass(slots=True)
-class _Last:
-    """What a last look found in lanes that looked empty: when the next row of a line is due, and which are in use."""
-
-    next_at: dict[tuple[str, int], datetime] = field(default_factory=dict)
-    in_use: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -93,10 +83,12 @@ async def claim_jobs(
     )
     # Whoever ended what these lanes' blocked rows wait for may have died before he promoted them.
     idle = [name for name, lane in lanes.items() if all(head.is_idle_for(lease_s) for head in lane.heads.values())]
-    await promote_idle(db, idle)
-    looks_empty = [name for name in idle if name not in held.until]
-    last = await _last_look(db, looks_empty) if looks_empty else _Last()
-    await _show(db, lanes, held, last, stamp=stamp, lease_s=lease_s)
+    used = await promote_idle(db, idle)
+    look = await last_look(db, [name for name in idle if name not in held.until], priorities=tuple(Priority))
+    # Whoever has the jobs of a lane may die: it is looked at again when a lease would end. Both lines of it, since what
+    # moved in the other meanwhile may not have been seen.
+    used |= set(look.leased) | (lanes.keys() - set(idle))
+    await _show(db, lanes, held, look, used=used, stamp=stamp, lease_s=lease_s)
     return KindClaim(jobs=jobs, missed=missed)
 
 
@@ -201,48 +193,23 @@ async def _lease(
     return jobs
 
 
-async def _last_look(db: QueueDatabase, names: Sequence[str]) -> _Last:
-    """Look once more, all at once, at lanes that are about to be due beyond a lease.
-
-    A row that moved between the two reads before may have been in neither (docs/model.md, "One look at a lane").
-    """
-    last = _Last()
-    rows = await (
-        db.jobs.find(
-            {"state": {"$in": list(UNFINISHED)}, "lane": {"$in": list(names)}},
-            {"_id": 0, "state": 1, "lane": 1, "priority": 1, "run_at": 1},
-        )
-        .limit(_LAST_LOOK)
-        .to_list()
-    )
-    if len(rows) == _LAST_LOOK:
-        # Too many to be seen at once: they are looked at again in a lease.
-        last.in_use.update(names)
-    for row in rows:
-        if row["state"] != "queued":
-            last.in_use.add(row["lane"])
-        elif isinstance(row.get("run_at"), datetime):
-            line = (row["lane"], row["priority"])
-            last.next_at[line] = min(row["run_at"], last.next_at.get(line, row["run_at"]))
-    return last
-
-
 async def _show(
-    db: QueueDatabase, lanes: Mapping[str, _Lane], held: HeldInLanes, last: _Last, *, stamp: bytes, lease_s: float
+    db: QueueDatabase,
+    lanes: Mapping[str, _Lane],
+    held: HeldInLanes,
+    look: LastLook,
+    *,
+    used: set[str],
+    stamp: bytes,
+    lease_s: float,
 ) -> None:
     """Write when the lanes are due next. A time that has come is written as now, so that lanes take turns."""
 
-    def next_due(name: str, priority: Priority, head: LaneHead) -> Any:
-        known = (head.next_at, held.until.get(name), last.next_at.get((name, priority.value)))
+    def next_due(name: str, head: LaneHead) -> Any:
+        known = (head.next_at, held.until.get(name), look.queued.get(name))
         times: list[datetime] = [at for at in known if at is not None]
         at = {"$max": [db.now.expr, min(times, default=NEVER)]}
-        # A lane that is in use is looked at again when a lease would end: whoever has its jobs may die. Both lines of
-        # it, since what moves in the other meanwhile may not have been seen.
-        return {"$min": [at, db.now.plus(lease_s)]} if in_use[name] else at
-
-    in_use = {
-        name: name in last.in_use or any(head.picked for head in lane.heads.values()) for name, lane in lanes.items()
-    }
+        return {"$min": [at, db.now.plus(lease_s)]} if name in used else at
 
     await db.lanes.bulk_write(
         [
@@ -251,7 +218,7 @@ async def _show(
                 showing(
                     asks=lane.asks,
                     stamp=stamp,
-                    dues={priority: next_due(name, priority, head) for priority, head in lane.heads.items()},
+                    dues={priority: next_due(name, head) for priority, head in lane.heads.items()},
                 ),
             )
             for name, lane in lanes.items()
@@ -267,8 +234,7 @@ async def undo_kind_claim(db: QueueDatabase, kinds: Iterable[str], *, stamp: byt
     """
     lanes = [lane for kind in kinds for lane in lanes_of(kind)]
     strays = {"state": "leased", "lane": {"$in": lanes}, "lease.stamp": stamp}
-    dues = await dues_of(db, strays)
-    await db.jobs.update_many(strays, to_queue(db))
-    await lower_due(db, dues)
+    ids = [row["_id"] async for row in db.jobs.find(strays, {"_id": 1})]
+    await hand_back(db, {stamp: ids})
     await look_again_in(db, {"_id": {"$in": lanes}, "taken": stamp}, lease_s=lease_s)
-    return len(dues)
+    return len(ids)

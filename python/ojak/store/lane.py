@@ -117,7 +117,7 @@ class LastLook:
     leased: Collection[str]
 
 
-async def last_look(db: QueueDatabase, idle: Collection[str], *, priority: Priority) -> LastLook:
+async def last_look(db: QueueDatabase, idle: Collection[str], *, priorities: Sequence[Priority]) -> LastLook:
     """Read all that is queued or leased of lanes that look idle, in one statement.
 
     What is leased and what is queued was read apart: a row that went from the one to the other in between was not seen,
@@ -127,7 +127,11 @@ async def last_look(db: QueueDatabase, idle: Collection[str], *, priority: Prior
         return LastLook({}, frozenset())
     rows = (
         await db.jobs.find(
-            {"state": {"$in": ["leased", "queued"]}, "lane": {"$in": list(idle)}, "priority": priority.value},
+            {
+                "state": {"$in": ["leased", "queued"]},
+                "lane": {"$in": list(idle)},
+                "priority": {"$in": [priority.value for priority in priorities]},
+            },
             # The index alone has all of it.
             {"_id": 0, "state": 1, "lane": 1, "run_at": 1},
         )
@@ -140,7 +144,7 @@ async def last_look(db: QueueDatabase, idle: Collection[str], *, priority: Prior
     queued: dict[str, datetime] = {}
     for row in rows:
         if row["state"] == "queued" and isinstance(row["run_at"], datetime):
-            queued.setdefault(row["lane"], row["run_at"])
+            queued[row["lane"]] = min(row["run_at"], queued.get(row["lane"], row["run_at"]))
     return LastLook(queued, leased)
 
 
