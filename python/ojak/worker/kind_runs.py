@@ -86,6 +86,10 @@ class KindRuns:
         """Whether a job runs whose worker died while it ran before."""
         return self._suspects > 0
 
+    def is_running(self, job_id: bytes) -> bool:
+        """Whether a job runs here, under whatever lease: a thread whose lease was taken goes on until it ends."""
+        return job_id in self._runs
+
     def stamps(self, ids: Iterable[bytes]) -> dict[bytes, list[bytes]]:
         """Those of some jobs that run here, by the stamp of their lease."""
         by_stamp: dict[bytes, list[bytes]] = {}

@@ -174,6 +174,12 @@ class Kinds:
                     # Two that may have killed their workers are not run beside each other.
                     line.unused()
                     self._settler.add(KindRetried(job=job, delay_s=_SUSPECT_AGAIN_S, spent=False, reason="suspect"))
+                elif self._runs.is_running(job.id):
+                    # Its lease was taken, and it has come back before the thread that had it has ended.
+                    line.unused()
+                    self._settler.add(
+                        KindRetried(job=job, delay_s=_SUSPECT_AGAIN_S, spent=False, reason="still-running")
+                    )
                 elif self._held.trust_left_s(job) <= 0:
                     # Begun now it could be somebody else's already.
                     line.unused()

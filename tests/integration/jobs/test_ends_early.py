@@ -13,6 +13,7 @@ from tests.waiting import until
 
 from ojak import HandledJob, Handler
 from ojak.store.database import QueueDatabase
+from ojak.store.hosts import dues_of, lower_due
 
 CALLER: ContextVar[str] = ContextVar("CALLER")
 
@@ -74,6 +75,41 @@ async def test_a_thread_that_goes_on_after_its_run_keeps_its_job_from_others_for
     # What it comes to after that reaches nobody, and does no harm.
     assert await asyncio.to_thread(ended.wait, 20)
     assert (await deliverer.job(queued.id)).state == "queued"
+
+
+async def test_a_job_that_comes_back_while_a_thread_still_has_it_waits_for_that(make: Make, db: QueueDatabase):
+    began, go_on = threading.Event(), threading.Event()
+    now = most = 0
+
+    def work(job: HandledJob) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        began.set()
+        assert go_on.wait(20)
+        now -= 1
+
+    deliverer = make(Handler(kind="archive", call=work))
+    async with running(deliverer):
+        queued = await deliverer.enqueue("archive", {})
+        await asyncio.to_thread(began.wait)
+        # As a reaper would have returned it.
+        await db.jobs.update_one({}, {"$set": {"state": "queued"}, "$unset": {"lease": 1}})
+        await lower_due(db, await dues_of(db, {}))
+
+        async def came_back() -> bool:
+            return (await deliverer.job(queued.id)).reason == "still-running"
+
+        await until(came_back)
+        go_on.set()
+        await db.jobs.update_one({}, {"$set": {"run_at": await db.server_clock()}})
+        await lower_due(db, await dues_of(db, {}))
+
+        async def is_done() -> bool:
+            return (await deliverer.job(queued.id)).state == "done"
+
+        await until(is_done)
+    assert most == 1
 
 
 async def test_a_handler_that_ends_well_although_it_was_cancelled_is_done(make: Make, db: QueueDatabase):
