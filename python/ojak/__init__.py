@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ojak.model.handler import HandledJob, Handler, JobRefused
     from ojak.model.inbox import Inbox, InvalidInbox
     from ojak.model.job import Priority
-    from ojak.model.kind_job import JobOutcome, JobState, KindStatus, QueuedJob
+    from ojak.model.kind_job import JobInfo, JobOutcome, KindStatus, QueuedJob
     from ojak.model.outcome import (
         AttemptOutcome,
         DeliveryAttempt,
@@ -94,9 +94,9 @@ __all__ = [
     "InputError",
     "InvalidActivity",
     "InvalidInbox",
+    "JobInfo",
     "JobOutcome",
     "JobRefused",
-    "JobState",
     "KeyRefused",
     "KindStatus",
     "MemoryBreakers",
@@ -160,7 +160,7 @@ _HOMES = {
     "ojak.store.fill": ("QueueFull",),
     "ojak.store.kind_list": ("UnknownJob",),
     "ojak.model.handler": ("HandledJob", "Handler", "JobRefused"),
-    "ojak.model.kind_job": ("JobOutcome", "JobState", "KindStatus", "QueuedJob"),
+    "ojak.model.kind_job": ("JobInfo", "JobOutcome", "KindStatus", "QueuedJob"),
     "ojak.model.inbox": ("Inbox", "InvalidInbox"),
     "ojak.model.job": ("Priority",),
     "ojak.model.outcome": (

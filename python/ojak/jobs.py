@@ -11,7 +11,7 @@ from ojak.errors import InputError
 from ojak.model.activity import check_text
 from ojak.model.job import Priority
 from ojak.model.kind import check_kind
-from ojak.model.kind_job import JobOutcome, JobState, KindStatus, QueuedJob, payload_bytes
+from ojak.model.kind_job import JobInfo, JobOutcome, KindStatus, QueuedJob, payload_bytes
 from ojak.model.outcome import SentState
 from ojak.model.selection import Cancelled
 from ojak.store.cancel import cancel
@@ -85,7 +85,7 @@ class JobQueue(Enqueuer):
                 await wake_kinds(self._db, [kind])
             return queued
 
-    async def job(self, job_id: str) -> JobState:
+    async def job(self, job_id: str) -> JobInfo:
         """One job as the queue has it.
 
         Args:
@@ -102,7 +102,7 @@ class JobQueue(Enqueuer):
 
     async def jobs(
         self, kind: str | None = None, *, states: Iterable[str] | None = None, limit: int = 100
-    ) -> Sequence[JobState]:
+    ) -> Sequence[JobInfo]:
         """Some jobs, as the queue has them: unfinished ones first, then the latest ends.
 
         Args:

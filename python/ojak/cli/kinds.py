@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import click
 
 from ojak.cli.show import time_in_words
-from ojak.model.kind_job import JobState, KindStatus
+from ojak.model.kind_job import JobInfo, KindStatus
 
 _UNITS = (("day", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
@@ -37,7 +37,7 @@ def span_in_words(seconds: float) -> str:
     return "0 s"
 
 
-def print_job(job: JobState) -> None:
+def print_job(job: JobInfo) -> None:
     """Print a job: its id, kind and key, and how it stands."""
     click.echo(f"{job.id} {job.kind}" + (f" {job.key}" if job.key is not None else ""))
     parts = [job.state]

@@ -84,7 +84,7 @@ class QueuedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobState:
+class JobInfo:
     """A job as the queue has it.
 
     Attributes:
@@ -121,7 +121,7 @@ class KindStatus:
     Attributes:
         kind: its name.
         counts: how many of its jobs are in each state that is no end.
-        oldest_at: when the oldest of them was handed over, or None.
+        oldest_at: when the oldest of them that waits was handed over, or None.
         oldest_s: how long ago that is.
         workers: how many living workers have a handler for it.
     """

@@ -8,15 +8,15 @@ from typing import Final
 from pymongo import DESCENDING, UpdateOne
 
 from ojak.errors import InputError
-from ojak.model.job import UNFINISHED, Priority
+from ojak.model.job import UNFINISHED, JobState, Priority
 from ojak.model.kind import DELIVERY, is_kind_lane, kind_of, lanes_of
-from ojak.model.kind_job import JobOutcome, JobState, KindStatus
+from ojak.model.kind_job import JobInfo, JobOutcome, KindStatus
 from ojak.store.batches import FAILED
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.enqueue import revival
 from ojak.store.hosts import Due, lower_due
 from ojak.store.kind_lanes import known_lanes
-from ojak.store.kind_row import job_state_of
+from ojak.store.kind_row import job_info_of
 from ojak.store.now import EPOCH
 from ojak.store.order import promote
 
@@ -28,7 +28,7 @@ class UnknownJob(InputError):
     """No job with that id is kept; names it."""
 
 
-async def job_of_id(db: QueueDatabase, job_id: bytes) -> JobState:
+async def job_of_id(db: QueueDatabase, job_id: bytes) -> JobInfo:
     """One job as the queue has it.
 
     Raises:
@@ -37,10 +37,10 @@ async def job_of_id(db: QueueDatabase, job_id: bytes) -> JobState:
     row = await db.jobs.find_one({"_id": job_id, "kind": {"$ne": DELIVERY}}, {"payload": 0})
     if row is None:
         raise UnknownJob(f"job {job_id.hex()!r} is not known; they are kept for some days after their end")
-    return job_state_of(row)
+    return job_info_of(row)
 
 
-async def list_jobs(db: QueueDatabase, kind: str | None, *, states: Collection[str], limit: int) -> list[JobState]:
+async def list_jobs(db: QueueDatabase, kind: str | None, *, states: Collection[str], limit: int) -> list[JobInfo]:
     """Jobs of a kind, or of all kinds but deliveries, in some states: unfinished ones first, then the latest ends."""
     lanes = await known_lanes(db) if kind is None else list(lanes_of(kind))
     rows: list[Document] = []
@@ -57,7 +57,7 @@ async def list_jobs(db: QueueDatabase, kind: str | None, *, states: Collection[s
         rows += (
             await db.jobs.find(where, {"payload": 0}).sort("finished_at", DESCENDING).limit(limit - len(rows)).to_list()
         )
-    return [job_state_of(row) for row in rows]
+    return [job_info_of(row) for row in rows]
 
 
 async def kind_statuses(db: QueueDatabase) -> list[KindStatus]:
@@ -82,7 +82,7 @@ async def kind_statuses(db: QueueDatabase) -> list[KindStatus]:
         kind, state = kind_of(group["_id"]["lane"]), group["_id"]["state"]
         of_kind = counts.setdefault(kind, {})
         of_kind[state] = of_kind.get(state, 0) + group["n"]
-        if isinstance(group["oldest"], datetime):
+        if state != JobState.LEASED and isinstance(group["oldest"], datetime):
             oldest[kind] = min(group["oldest"], oldest.get(kind, group["oldest"]))
     now = await db.server_time()
     return [

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ojak.errors import StoreError
 from ojak.model.job import Priority
 from ojak.model.kind import kind_of
-from ojak.model.kind_job import JobOutcome, JobState, KindJob
+from ojak.model.kind_job import JobInfo, JobOutcome, KindJob
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.order import promote
 
@@ -81,12 +81,12 @@ async def park_leased(db: QueueDatabase, rows: Sequence[tuple[Document, str]], *
     await promote(db, [order for row, _ in rows if isinstance(order := row.get("order"), bytes)])
 
 
-def job_state_of(row: Document) -> JobState:
+def job_info_of(row: Document) -> JobInfo:
     """Read a row for people, as far as it can be read."""
     last: Any = row.get("last")
     last = last if isinstance(last, dict) else {}
     key, state, run_at = row.get("key"), str(row.get("state", "")), row.get("run_at")
-    return JobState(
+    return JobInfo(
         id=bytes(row["_id"]).hex(),
         kind=str(row.get("kind", "")),
         key=key if isinstance(key, str) else None,
