@@ -14,11 +14,11 @@ _UNITS = (("day", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 def print_kinds(kinds: Iterable[KindStatus]) -> None:
     """Print how each kind stands, a line each; of one that nobody handles it says so."""
     for kind in kinds:
-        waiting = kind.counts.get("queued", 0) + kind.counts.get("blocked", 0)
-        parts = [f"{waiting} waiting"]
+        leased = kind.counts.get("leased", 0)
+        parts = [f"{kind.unfinished - leased} waiting"]
         if kind.workers:
             parts[0] += f" of kind {kind.kind}"
-            if leased := kind.counts.get("leased", 0):
+            if leased:
                 parts.append(f"{leased} running")
             parts.append(f"{kind.workers} worker{'s' if kind.workers > 1 else ''}")
         else:
