@@ -62,7 +62,7 @@ class Inbox:
         if not isinstance(self.shared, bool):
             raise InvalidInbox("shared", f"a {type(self.shared).__name__}", "True or False")
         if self.ref is not None:
-            _check_ref(self.ref)
+            check_ref(self.ref)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,8 @@ def canonical_inbox(url: str) -> CanonicalInbox:
     return _canonical(url)
 
 
-def _check_ref(ref: object) -> None:
+def check_ref(ref: object) -> None:
+    """Refuse a reference that cannot be kept; raises InvalidInbox."""
     allowed = f"None, or a string of at most {MAX_REF_BYTES} bytes"
     if not isinstance(ref, str):
         raise InvalidInbox("ref", f"a {type(ref).__name__}", allowed)
