@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ojak.http.outbound import Outbound
     from ojak.model.activity import InvalidActivity
     from ojak.model.batch import Batch, BatchProgress, FailedDelivery
-    from ojak.model.explanation import DeliveryState, Explanation, WaitsFor
+    from ojak.model.explanation import DeliveryState, Explanation, GatewayState, WaitsFor
     from ojak.model.handler import HandledJob, Handler, JobRefused
     from ojak.model.inbox import Inbox, InvalidInbox
     from ojak.model.job import Priority
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Settled,
         SettledOutcome,
     )
+    from ojak.model.portable import PortableInbox
     from ojak.model.selection import Cancelled, Replayed
     from ojak.model.status import permanent_status
     from ojak.signing import (
@@ -88,6 +89,7 @@ __all__ = [
     "FailedDelivery",
     "FailureReason",
     "FolderSenderKeys",
+    "GatewayState",
     "HandledJob",
     "Handler",
     "Inbox",
@@ -102,6 +104,7 @@ __all__ = [
     "MemoryBreakers",
     "OjakError",
     "Outbound",
+    "PortableInbox",
     "Priority",
     "PrivateKey",
     "Probe",
@@ -153,7 +156,7 @@ _HOMES = {
     "ojak.http.outbound": ("Outbound",),
     "ojak.model.activity": ("InvalidActivity",),
     "ojak.model.batch": ("Batch", "BatchProgress", "FailedDelivery"),
-    "ojak.model.explanation": ("DeliveryState", "Explanation", "WaitsFor"),
+    "ojak.model.explanation": ("DeliveryState", "Explanation", "GatewayState", "WaitsFor"),
     "ojak.model.selection": ("Cancelled", "Replayed"),
     "ojak.store.batches": ("UnknownBatch",),
     "ojak.store.explain": ("UnknownActivity",),
@@ -174,6 +177,7 @@ _HOMES = {
         "Settled",
         "SettledOutcome",
     ),
+    "ojak.model.portable": ("PortableInbox",),
     "ojak.model.status": ("permanent_status",),
     "ojak.signing": (
         "CachingSenderKeys",

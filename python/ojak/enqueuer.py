@@ -4,7 +4,7 @@
 import asyncio
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
@@ -14,16 +14,20 @@ from ojak.model.activity import Activity, activity_of, check_text
 from ojak.model.batch import Batch
 from ojak.model.domains import BlockedDomains
 from ojak.model.flood import ANSWERS, SendFlood
-from ojak.model.inbox import Inbox, InvalidInbox, canonical_inbox
+from ojak.model.inbox import Inbox, InvalidInbox
 from ojak.model.job import Priority
 from ojak.model.outcome import Sent, SentInbox, SentState
+from ojak.model.portable import PortableInbox
 from ojak.shard import shard_of
 from ojak.signing import SenderKeys
 from ojak.store.database import QueueDatabase
 from ojak.store.enqueue import NewJob, enqueue
 from ojak.store.fill import QueueFill
 from ojak.store.handover import Handover, hand_over
+from ojak.store.recipient import new_job
 from ojak.store.wakeups import wake
+
+T = TypeVar("T")
 
 _SHOWN_MAX: Final = 100
 _SENDS_AT_A_TIME: Final = 8
@@ -119,11 +123,50 @@ class Enqueuer(QueueControl):
             raise InputError(f"batch is a {type(batch).__name__}; allowed is a Batch")
         return await self._send(activity, sender, inboxes, priority=priority, order_key=batch.order_key, batch=batch)
 
+    async def send_portable(
+        self,
+        activity: bytes | str | Mapping[str, Any],
+        sender: str,
+        inboxes: Iterable[PortableInbox],
+        *,
+        priority: Priority | None = None,
+        order_key: str | None = None,
+        batch: Batch | None = None,
+    ) -> Sent:
+        """Queue one activity for inboxes of portable actors (FEP-ef61): as `send`, and each goes to one gateway.
+
+        An attempt asks an inbox's gateways in their order until one accepts (docs/portable.md). The same inbox in
+        another form, or with other gateways, is the same delivery: what waits or went through already is left as it is.
+
+        Args:
+            activity: as for `send`.
+            sender: likewise.
+            inboxes: the inboxes, each with its gateways.
+            priority: as for `send`.
+            order_key: likewise; not beside `batch`, which has its own.
+            batch: what the deliveries belong to, if to anything.
+
+        Returns:
+            What became of each inbox, by the text it was given as; `url` is its canonical id.
+
+        Raises:
+            InputError: also if something else than a `PortableInbox` is among the inboxes; otherwise as `send`.
+        """
+        if batch is not None and not isinstance(batch, Batch):
+            raise InputError(f"batch is a {type(batch).__name__}; allowed is a Batch, or None")
+        if batch is not None and order_key is not None:
+            raise InputError("order_key is given beside batch; allowed is one of them: a batch has its own")
+        if order_key is not None:
+            check_text("order_key", order_key)
+        key = batch.order_key if batch is not None else order_key
+        listed = [_checked(inbox) for inbox in _listed(inboxes)]
+        return await self._send(activity, sender, listed, priority=priority, order_key=key, batch=batch)
+
     async def _send(
         self,
         activity: bytes | str | Mapping[str, Any],
         sender: str,
-        inboxes: Iterable[str | Inbox],
+        inboxes: Iterable[str | Inbox | PortableInbox],
         *,
         priority: Priority | None,
         order_key: str | None,
@@ -183,30 +226,33 @@ def _check_priority(priority: object) -> None:
         raise InputError(f"priority is {priority!r:.80}; allowed is {allowed}, or None")
 
 
+def _checked(inbox: object) -> PortableInbox:
+    if not isinstance(inbox, PortableInbox):
+        raise InputError(f"inboxes holds a {type(inbox).__name__}; allowed are PortableInboxes")
+    return inbox
+
+
 def sort_out(
-    inboxes: Iterable[str | Inbox], blocked: BlockedDomains
+    inboxes: Iterable[str | Inbox | PortableInbox], blocked: BlockedDomains
 ) -> tuple[list[NewJob], dict[str, SentInbox], dict[str, list[str]]]:
-    """Split inboxes into jobs, one for each canonical URL, and refusals; with the given texts of each canonical URL."""
+    """Split inboxes into jobs, one for each canonical one, and refusals; with the given texts of each canonical one."""
     jobs: dict[str, NewJob] = {}
     refused: dict[str, SentInbox] = {}
     given: dict[str, list[str]] = {}
     for item in _listed(inboxes):
-        inbox = item if isinstance(item, Inbox) else Inbox(item)
+        inbox = item if isinstance(item, Inbox | PortableInbox) else Inbox(item)
         try:
-            found = canonical_inbox(inbox.url)
-            blocked.check(found)
+            job = new_job(inbox, blocked)
         except InvalidInbox as error:
             text = inbox.url if isinstance(inbox.url, str) else ascii(inbox.url)[:_SHOWN_MAX]  # type: ignore[redundant-expr]
             refused[text] = SentInbox(state=SentState.REFUSED, url=text, reason=str(error))
             continue
-        jobs.setdefault(
-            found.url, NewJob(authority=found.authority, inbox=found.url, shared=inbox.shared, ref=inbox.ref)
-        )
-        given.setdefault(found.url, []).append(inbox.url)
+        jobs.setdefault(job.inbox, job)
+        given.setdefault(job.inbox, []).append(inbox.url)
     return list(jobs.values()), refused, given
 
 
-def _listed(inboxes: Iterable[str | Inbox]) -> Iterator[str | Inbox]:
+def _listed(inboxes: Iterable[T]) -> Iterator[T]:
     """Go through what was handed over as inboxes, unless it is one inbox, of which each character would be refused."""
     if isinstance(inboxes, AsyncIterable):
         raise InputError("inboxes is an async iterable; allowed is a list of inboxes: collect it first")

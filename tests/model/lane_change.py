@@ -5,7 +5,8 @@ Two gateways, each with a worker that owns its host. A job is tried at the first
 failed it is retried at the first. Rule B says: whoever makes a row queued lowers `due` after it, and a crash in between
 mends itself in one lease. In the lane that a row leaves it does, but nothing makes the lane due that it comes to. So
 the row moves under its lease: first into the other lane, still leased, then that host is due within a lease, and only
-then is the row queued and the host due now. Portable inboxes are still to be written: the steps stand for the rule.
+then is the row queued and the host due now (`store.move`). What waits for a gateway that is held is moved in the same
+way by the owner of its lane, who leases it where it stands, whenever he likes (`worker.passing`).
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from typing import NamedTuple
 
 from tests.model.explore import Move
 from tests.model.process import Proc, Processes, Program, State, put
+
+_CLAIMER, _FLIGHTS, _PASSING = range(3)
 
 
 class Row(NamedTuple):
@@ -33,6 +36,7 @@ class World(NamedTuple):
     asks: tuple[int, int]
     holds: tuple[int | None, int | None]  # by worker: the job that it has leased
     crashes: int
+    passes: int
 
 
 class Omit(StrEnum):
@@ -50,28 +54,42 @@ class Bounds:
 
     jobs: int = 1
     crashes: int = 1
+    passes: int = 0
+    """How often what waits is passed on: a gateway must not be held again and again for a job to be found."""
 
 
 class Moving(Processes[World]):
-    """The model. Each worker claims and flies side by side."""
+    """The model. Each worker claims, flies and passes on side by side."""
 
     def __init__(self, bounds: Bounds, omit: Omit | None = None) -> None:
         super().__init__()
         self.bounds = bounds
         self.omit = omit
-        self.names = ("claimer 0", "flights 0", "claimer 1", "flights 1")
+        self.names = tuple(f"{what} {worker}" for worker in (0, 1) for what in ("claimer", "flights", "passing"))
 
     def start(self) -> State[World]:
         rows = (Row(),) * self.bounds.jobs
-        world = World(rows=rows, due=(True, False), asks=(0, 0), holds=(None, None), crashes=self.bounds.crashes)
-        return State(world, (None,) * 4)
+        world = World(
+            rows=rows,
+            due=(True, False),
+            asks=(0, 0),
+            holds=(None, None),
+            crashes=self.bounds.crashes,
+            passes=self.bounds.passes,
+        )
+        return State(world, (None,) * len(self.names))
 
     def errands(self, world: World, who: int) -> Iterator[Proc]:
-        worker, flies = divmod(who, 2)
+        worker, part = divmod(who, 3)
         job = world.holds[worker]
-        if not flies and world.due[worker] and job is None:
+        if part == _PASSING:
+            if world.passes:
+                for waiting, row in enumerate(world.rows):
+                    if row.state == "queued" and row.lane == worker:
+                        yield Proc("pass_on", (worker, waiting))
+        elif part == _CLAIMER and world.due[worker] and job is None:
             yield Proc("claim", (worker,))
-        elif flies and job is not None:
+        elif part == _FLIGHTS and job is not None:
             yield Proc("end", (worker, job))
             yield Proc("move", (worker, job))
 
@@ -99,13 +117,20 @@ class Moving(Processes[World]):
     def move(self, worker: int, job: int) -> Program[World]:
         there = 1 - worker
         if self.omit is not Omit.UNDER_LEASE:
-            yield "move the row under its lease", lambda world: [(_moved(world, worker, job, there), None)]
+            yield "store.move.move_rows", lambda world: [(_moved(world, worker, job, there), None)]
             if self.omit is not Omit.DUE_BEFORE:
                 lane = worker if self.omit is Omit.OTHER_LANE else there
-                yield "store.hosts.lower_due: within a lease", lambda world: [(_lowered(world, lane), None)]
-        yield "queue the row", lambda world: [(_written(world, worker, job, Row("queued", there)), None)]
+                yield "store.move.announce_rows", lambda world: [(_lowered(world, lane), None)]
+        queued = Row("queued", there)
+        yield "store.settle.write_retries", lambda world: [(_written(world, worker, job, queued), None)]
         lane = worker if self.omit is Omit.OTHER_LANE else there
         yield "store.hosts.lower_due", lambda world: [(_lowered(world, lane), None)]
+
+    # what waits for a gateway that is held
+
+    def pass_on(self, worker: int, job: int) -> Program[World]:
+        if (yield "store.waiting.hold_waiting", lambda world: [_held(world, worker, job)]):
+            yield from self.move(worker, job)
 
     # What happens by itself
 
@@ -122,7 +147,7 @@ class Moving(Processes[World]):
         if world.crashes:
             for worker in (0, 1):
                 rows = tuple(row._replace(by=None) if row.by == worker else row for row in world.rows)
-                left = put(put(procs, 2 * worker, None), 2 * worker + 1, None)
+                left = tuple(None if who // 3 == worker else proc for who, proc in enumerate(procs))
                 if rows != world.rows or left != procs:
                     dead = world._replace(rows=rows, holds=put(world.holds, worker, None), crashes=world.crashes - 1)
                     yield Move(f"worker {worker} dies", State(dead, left), fault=True)
@@ -173,6 +198,14 @@ def _lowered(world: World, lane: int) -> World:
     return world._replace(due=put(world.due, lane, True), asks=put(world.asks, lane, world.asks[lane] + 1))
 
 
+def _held(world: World, worker: int, job: int) -> tuple[World, bool]:
+    row = world.rows[job]
+    if row.state != "queued" or row.lane != worker or not world.passes:
+        return world, False
+    rows = put(world.rows, job, Row("leased", worker, worker))
+    return world._replace(rows=rows, passes=world.passes - 1), True
+
+
 def _moved(world: World, worker: int, job: int, lane: int) -> World:
     row = world.rows[job]
     return world if row.by != worker else world._replace(rows=put(world.rows, job, row._replace(lane=lane)))
@@ -180,16 +213,19 @@ def _moved(world: World, worker: int, job: int, lane: int) -> World:
 
 def _written(world: World, worker: int, job: int, then: Row) -> World:
     """Write a row under its stamp."""
-    world = world._replace(holds=put(world.holds, worker, None))
+    if world.holds[worker] == job:
+        world = world._replace(holds=put(world.holds, worker, None))
     return world if world.rows[job].by != worker else world._replace(rows=put(world.rows, job, then))
 
 
 _BASE = Bounds()
 
-QUICK = _BASE
+QUICK = Bounds(passes=1)
 QUICK_OMISSION = Omit.UNDER_LEASE
 LONG = {
     "two jobs": Bounds(jobs=2),
     "three jobs": Bounds(jobs=3),
+    "passed on twice": Bounds(passes=2),
+    "two jobs, passed on twice": Bounds(jobs=2, passes=2),
 }
 FAILS = dict.fromkeys(Omit, _BASE)

@@ -31,8 +31,8 @@ def test_a_step_asks_only_what_is_open_and_was_not_asked(
         assert step.place == may_ask[0]
         return
     assert not may_ask
-    final = {Came.GONE, Came.REFUSED, Came.NO_ADDRESS}
-    if step.kind in (StepKind.GONE, StepKind.REFUSED, StepKind.NO_ADDRESS):
+    final = {Came.GONE, Came.REFUSED, Came.NO_ADDRESS, Came.BLOCKED}
+    if step.kind in (StepKind.GONE, StepKind.REFUSED, StepKind.NO_ADDRESS, StepKind.BLOCKED):
         assert asked == set(range(len(holds)))
         assert {one.came for one in tried} <= final
     elif step.kind is StepKind.RETRY:

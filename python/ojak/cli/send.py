@@ -5,6 +5,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from ojak.errors import InputError
 from ojak.http.outbound import Outbound
 from ojak.model.inbox import Inbox
 from ojak.model.outcome import Sent, SentState
+from ojak.model.portable import PortableInbox
 from ojak.settings import OperatorSettings
 from ojak.signing import FolderSenderKeys, SenderKeys
 from ojak.supervisor.app import load_app
@@ -31,6 +33,20 @@ _TEXT_MAX: Final = 200
 @click.option("--inbox", "inboxes", multiple=True, metavar="URL", help="An inbox; may be given many times.")
 @click.option("--shared-inbox", "shared", multiple=True, metavar="URL", help="A shared inbox; may be given many times.")
 @click.option(
+    "--portable",
+    "portable",
+    multiple=True,
+    metavar="ID",
+    help="A portable inbox, ap://did:key:…/…; may be given many times. All of them have the gateways of --gateway.",
+)
+@click.option(
+    "--gateway",
+    "gateways",
+    multiple=True,
+    metavar="URL",
+    help="A gateway of the portable inboxes, https://gateway.example; given in the order they are asked.",
+)
+@click.option(
     "--inboxes",
     "file",
     type=click.Path(path_type=Path),
@@ -44,6 +60,8 @@ def send(
     sender: str,
     inboxes: tuple[str, ...],
     shared: tuple[str, ...],
+    portable: tuple[str, ...],
+    gateways: tuple[str, ...],
     file: Path | None,
     config: Path | None,
     as_json: bool,
@@ -58,10 +76,13 @@ def send(
     if str(activity) == "-" and file is not None and str(file) == "-":
         raise InputError("activity and --inboxes are both '-'; allowed is one of them from standard input")
     wanted = [*map(Inbox, inboxes), *(Inbox(url, shared=True) for url in shared), *_listed(file)]
-    if not wanted:
-        raise InputError("no inbox is given; name some with --inbox, --shared-inbox or --inboxes")
+    elsewhere = [PortableInbox(uri, gateways) for uri in portable]
+    if not wanted and not elsewhere:
+        raise InputError("no inbox is given; name some with --inbox, --shared-inbox, --portable or --inboxes")
+    if gateways and not elsewhere:
+        raise InputError("--gateway is given without a portable inbox; allowed is both: --portable names one")
     settings = settings_of(config, **flags)
-    sent = asyncio.run(_send(settings, _read(activity, "activity"), sender, wanted))
+    sent = asyncio.run(_send(settings, _read(activity, "activity"), sender, wanted, elsewhere))
     if as_json:
         _print_json(sent)
     else:
@@ -69,7 +90,9 @@ def send(
     return int(ExitCode.FAILURE if sent.refused else ExitCode.OK)
 
 
-async def _send(settings: OperatorSettings, body: bytes, sender: str, inboxes: list[Inbox]) -> Sent:
+async def _send(
+    settings: OperatorSettings, body: bytes, sender: str, inboxes: list[Inbox], portable: list[PortableInbox]
+) -> Sent:
     keys: SenderKeys | None = None
     if settings.app is not None:
         keys = (await load_app(settings.app)).keys
@@ -82,7 +105,12 @@ async def _send(settings: OperatorSettings, body: bytes, sender: str, inboxes: l
         config=settings.deliverer_config(),
         outbound=Outbound(blocked_domains=settings.blocked_domains),
     ) as deliverer:
-        return await deliverer.send(body, sender, inboxes)
+        sent = await deliverer.send(body, sender, inboxes) if inboxes else None
+        if not portable:
+            assert sent is not None
+            return sent
+        other = await deliverer.send_portable(body, sender, portable)
+        return other if sent is None else replace(sent, inboxes={**sent.inboxes, **other.inboxes})
 
 
 def _listed(file: Path | None) -> Iterator[Inbox]:

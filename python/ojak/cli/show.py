@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from ojak.model.explanation import DeliveryState, WaitsFor
+from ojak.model.explanation import DeliveryState, GatewayState, WaitsFor
 from ojak.model.job import UNFINISHED
 
 _WIDEST: Final = 200
@@ -35,6 +35,17 @@ def print_delivery(delivery: DeliveryState, *, named: bool) -> None:
     about = f"{_cut(delivery.activity_id)} → " if named else ""
     click.echo(f"{about}{delivery.inbox}")
     click.echo(f"  {_standing(delivery)}")
+    for gateway in delivery.gateways:
+        click.echo(f"    {gateway.origin}{_gateway(gateway, delivery)}")
+
+
+def _gateway(gateway: GatewayState, delivery: DeliveryState) -> str:
+    parts = [gateway.reason] if gateway.reason else []
+    if gateway.next:
+        parts.append("took it" if delivery.waits_for is None else "is next")
+    if gateway.held_until is not None:
+        parts.append(f"held until {time_in_words(gateway.held_until)}")
+    return f" · {' · '.join(parts)}" if parts else ""
 
 
 def _standing(delivery: DeliveryState) -> str:

@@ -23,6 +23,25 @@ class WaitsFor(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayState:
+    """One gateway of a delivery to a portable inbox.
+
+    Attributes:
+        origin: the gateway.
+        status, reason: of its answer in the attempt that goes on, or else the last one; None and "" if it was not
+            asked in that.
+        next: it is asked now or next, or is the one that accepted.
+        held_until: nothing goes to it before that; None if it is not held, or the delivery has ended.
+    """
+
+    origin: str
+    status: int | None
+    reason: str
+    next: bool
+    held_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryState:
     """One delivery as the queue has it.
 
@@ -42,6 +61,7 @@ class DeliveryState:
         next_try: when it can be tried next, as far as that is known.
         queued_at: when it was handed over.
         finished_at: when it ended, or None.
+        gateways: of a portable inbox, in the order they are asked.
     """
 
     activity_id: str
@@ -61,6 +81,7 @@ class DeliveryState:
     next_try: datetime | None
     queued_at: datetime | None
     finished_at: datetime | None
+    gateways: tuple[GatewayState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

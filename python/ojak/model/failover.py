@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from ojak.model.inbox import canonical_inbox
+from ojak.model.portable import inbox_at
+
 
 class Came(StrEnum):
     """What one gateway's part of an attempt came to; whatever accepts ends the delivery."""
@@ -20,13 +23,15 @@ class Came(StrEnum):
     """Another final answer."""
     NO_ADDRESS = "no-address"
     """None of its addresses may be dialled. Nothing was asked."""
+    BLOCKED = "blocked"
+    """It is in a domain that nothing is sent to: as if its actor did not list it."""
     FAILED = "failed"
     """An answer or a fault after which a retry makes sense."""
     HELD = "held"
     """Its inbox there is held, where breakers are kept for inboxes. Nothing was asked."""
 
 
-_FINAL: Final = frozenset({Came.GONE, Came.REFUSED, Came.NO_ADDRESS})
+_FINAL: Final = frozenset({Came.GONE, Came.REFUSED, Came.NO_ADDRESS, Came.BLOCKED})
 _ASKED: Final = frozenset({Came.GONE, Came.REFUSED, Came.FAILED})
 
 
@@ -49,6 +54,38 @@ class Tried:
     scheme: str | None = None
     free: bool = False
     hold_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The gateways of a delivery, and how far its attempt is.
+
+    Attributes:
+        origins: the gateways, in the order they are tried.
+        place: the one whose lane it is in: tried now, or next.
+        tried: what others came to in the attempt that is under way.
+    """
+
+    origins: tuple[str, ...]
+    place: int
+    tried: tuple[Tried, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        """The gateway that is tried now, or next."""
+        return self.origins[self.place]
+
+    def url(self, uri: str) -> str:
+        """Where a delivery to the inbox `uri` is POSTed now."""
+        return inbox_at(self.origin, uri)
+
+    def authorities(self) -> list[str]:
+        """The hosts of the gateways, in order."""
+        return [canonical_inbox(origin).authority for origin in self.origins]
+
+    def with_tried(self, last: Tried) -> tuple[Tried, ...]:
+        """What was tried, with what the gateway of now came to."""
+        return (*(one for one in self.tried if one.place != last.place), last)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +116,7 @@ class StepKind(StrEnum):
     GONE = "gone"
     REFUSED = "refused"
     NO_ADDRESS = "no-address"
+    BLOCKED = "blocked"
     UNAVAILABLE = "unavailable"
 
 
@@ -118,7 +156,7 @@ def next_step(tried: Sequence[Tried], holds: Sequence[Hold], *, after_s: float =
         return Step(kind=_final(tried))
     if has_begun(tried):
         return Step(kind=StepKind.RETRY)
-    # What is ruled out for its address is not waited for, and what failed as a probe is, as its breaker says.
+    # What is ruled out for its address or domain is not waited for; what failed as a probe is, as its breaker says.
     left = [place for place in range(len(holds)) if place not in came or came[place].came not in _FINAL]
     if all(holds[place].unavailable for place in left):
         return Step(kind=StepKind.UNAVAILABLE, place=_first_to_open(left, holds))
@@ -135,7 +173,7 @@ def start_at(holds: Sequence[Hold], *, after_s: float = 0.0) -> int:
 
 def still_ruled_out(tried: Sequence[Tried]) -> tuple[Tried, ...]:
     """What a delivery that waits without an attempt need not ask again."""
-    return tuple(one for one in tried if one.came is Came.NO_ADDRESS)
+    return tuple(one for one in tried if one.came in (Came.NO_ADDRESS, Came.BLOCKED))
 
 
 def _first_to_open(places: Sequence[int], holds: Sequence[Hold]) -> int:
@@ -143,7 +181,9 @@ def _first_to_open(places: Sequence[int], holds: Sequence[Hold]) -> int:
 
 
 def _final(tried: Sequence[Tried]) -> StepKind:
-    came = {one.came for one in tried}
+    came = {one.came for one in tried} - {Came.BLOCKED}
+    if not came:
+        return StepKind.BLOCKED
     if came == {Came.GONE}:
         return StepKind.GONE
     return StepKind.NO_ADDRESS if came == {Came.NO_ADDRESS} else StepKind.REFUSED

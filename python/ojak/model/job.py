@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from hashlib import sha256
 
+from ojak.model.failover import Route, has_begun
+
 
 class JobState(StrEnum):
     """Where an unfinished job is. A finished one has its outcome as its state."""
@@ -47,7 +49,7 @@ class Job:
     Attributes:
         id: 16 bytes, from activity and inbox.
         lane: the host's authority.
-        inbox: the canonical URL.
+        inbox: the canonical URL, or of a portable inbox its `ap://` id.
         shared: whether it is a shared inbox, which decides what a 410 means.
         ref: the application's reference for the inbox.
         sender: whose key signs.
@@ -63,6 +65,7 @@ class Job:
         order: what it shares with those that it goes before or after, or None.
         since: when its activity was handed over, as a number of the database's that rises, if it is one that another
             can take back before it is begun (`TAKEN_BACK_BY`); else None.
+        route: the gateways of a portable inbox, else None.
         stamp: the lease's stamp; every later write matches it.
     """
 
@@ -84,3 +87,14 @@ class Job:
     past_deadline: bool = False
     order: bytes | None = None
     since: int | None = None
+    route: Route | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it is POSTed."""
+        return self.inbox if self.route is None else self.route.url(self.inbox)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether other gateways were asked in the attempt that goes on now: it counts, however it ends."""
+        return self.route is not None and has_begun(self.route.tried)

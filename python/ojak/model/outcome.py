@@ -16,6 +16,8 @@ class AttemptOutcome(StrEnum):
     RECIPIENT_GONE = "recipient-gone"
     HOST_GONE = "host-gone"
     REFUSED_ADDRESS = "refused-address"
+    PASSED_ON = "passed-on"
+    """A gateway of a portable inbox did not take it: the attempt goes on at another, if one is open."""
     OWN_FAULT = "own-fault"
     """A fault of this machine or of the sender's key: no attempt is spent, and the host is not to blame."""
 
@@ -69,6 +71,7 @@ class DeliveryAttempt:
         maybe_delivered: the body was out when the connection failed: the inbox may have it.
         body_bytes: the length of what was sent.
         phases: where the time went.
+        gateway: the origin of the gateway that was asked, if the inbox is portable; else None.
     """
 
     delivery_id: str
@@ -84,6 +87,7 @@ class DeliveryAttempt:
     maybe_delivered: bool
     body_bytes: int
     phases: AttemptPhases
+    gateway: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

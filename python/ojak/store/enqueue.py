@@ -2,19 +2,22 @@
 """Enqueue: one activity's deliveries become rows, each once, and their hosts become due."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pymongo import InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError
 
 from ojak.errors import QueueUnavailable
+from ojak.model.failover import start_at
 from ojak.model.job import UNFINISHED, job_id
 from ojak.model.kind import DELIVERY
 from ojak.model.order import order_of
 from ojak.model.outcome import SentState, SettledOutcome
+from ojak.model.portable import Gateway
 from ojak.store.bodies import NEW_SEQ
 from ojak.store.database import Document, QueueDatabase
+from ojak.store.gateways import holds_of
 from ojak.store.handover import Handover
 from ojak.store.hosts import Due, lower_due
 from ojak.store.order import orders_in_use, promote
@@ -31,12 +34,40 @@ _ENDS_THAT_STAND: Final = frozenset({SettledOutcome.DELIVERED, SettledOutcome.RE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """A delivery to queue: a canonical inbox and what the application said of it."""
+    """A delivery to queue: a canonical inbox and what the application said of it.
+
+    Attributes:
+        authority: the host whose lane it goes to; of a portable inbox that of the gateway which is tried first.
+        inbox: the canonical URL, or of a portable inbox its id.
+        shared: whether it is a shared inbox.
+        ref: the application's reference for it.
+        gateways: of a portable inbox: who takes deliveries to it, in order.
+        place: which of them is tried first.
+    """
 
     authority: str
     inbox: str
     shared: bool
     ref: str | None
+    gateways: tuple[Gateway, ...] = ()
+    place: int = 0
+
+    def row_fields(self) -> Document:
+        """The fields that are its row's own."""
+        fields: Document = {
+            "dest": self.authority,
+            "lane": self.authority,
+            "inbox": self.inbox,
+            "shared": self.shared,
+            "ref": self.ref,
+        }
+        if self.gateways:
+            fields["dest"] = self.inbox
+            fields["gateways"] = [gateway.origin for gateway in self.gateways]
+            fields["at"] = self.place
+            if len(self.gateways) > 1:
+                fields["portable"] = True
+        return fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +92,8 @@ async def enqueue(
     while start < len(jobs):
         chunk = jobs[start : start + (CHUNK if start else FIRST_CHUNK)]
         start += len(chunk)
+        if any(job.gateways for job in chunk):
+            chunk = await _placed(db, chunk)
         rows = await _rows(db, chunk, handover)
         answers, blocked = await _insert(db, rows)
         freed: list[bytes] = []
@@ -72,13 +105,27 @@ async def enqueue(
         await lower_due(
             db,
             [
-                Due(authority=job.authority, priority=handover.priority)
-                for place, (job, answer) in enumerate(zip(chunk, answers, strict=True))
+                # A portable one that stood already may be in the lane of another gateway.
+                Due(authority=rows[place]["lane"], priority=handover.priority)
+                for place, answer in enumerate(answers)
                 if answer.state is not SentState.ENDED and place not in blocked
             ],
         )
         await promote(db, [*freed, *(rows[place]["order"] for place in blocked)])
         yield chunk, answers
+
+
+async def _placed(db: QueueDatabase, chunk: Sequence[NewJob]) -> list[NewJob]:
+    """Put portable deliveries into the lanes of their first gateways that are not held."""
+    holds = await holds_of(db, {gateway.authority for job in chunk for gateway in job.gateways})
+    placed: list[NewJob] = []
+    for job in chunk:
+        if job.gateways:
+            place = start_at([holds[gateway.authority] for gateway in job.gateways])
+            placed.append(replace(job, place=place, authority=job.gateways[place].authority))
+        else:
+            placed.append(job)
+    return placed
 
 
 async def _rows(db: QueueDatabase, chunk: Sequence[NewJob], handover: Handover) -> list[Document]:
@@ -89,17 +136,13 @@ async def _rows(db: QueueDatabase, chunk: Sequence[NewJob], handover: Handover) 
             "_id": job_id(handover.activity_identity, job.inbox),
             "seq": NEW_SEQ,
             "kind": DELIVERY,
-            "dest": job.authority,
-            "lane": job.authority,
             "run_at": now,
             "queued_at": now,
             "state": "queued",
             "tries": 0,
             "deaths": 0,
             "leases": 0,
-            "inbox": job.inbox,
-            "shared": job.shared,
-            "ref": job.ref,
+            **job.row_fields(),
             **shared,
         }
         for job in chunk
@@ -127,7 +170,9 @@ async def _insert(db: QueueDatabase, rows: Sequence[Document]) -> tuple[list[Enq
     while taken:
         missing: list[int] = []
         ids = [rows[place]["_id"] for place in taken]
-        found = {row["_id"]: row async for row in db.jobs.find({"_id": {"$in": ids}}, {"state": 1, "order": 1})}
+        found = {
+            row["_id"]: row async for row in db.jobs.find({"_id": {"$in": ids}}, {"state": 1, "order": 1, "lane": 1})
+        }
         states = {row_id: row["state"] for row_id, row in found.items()}
         revived = await _revive(db, [rows[place] for place in taken], states)
         for place in taken:
@@ -143,6 +188,7 @@ async def _insert(db: QueueDatabase, rows: Sequence[Document]) -> tuple[list[Enq
                     blocked.add(place)
             else:
                 answers[place] = Enqueued(state=SentState.DUPLICATE)
+                rows[place]["lane"] = found[row_id].get("lane", rows[place]["lane"])
                 if state == "blocked" and "order" in found[row_id]:
                     # Whoever queued it may have died before he looked what it waits for, under the key it has.
                     rows[place]["order"] = found[row_id]["order"]
@@ -210,7 +256,10 @@ async def _revive(db: QueueDatabase, rows: Sequence[Document], states: Mapping[b
     }
 
 
-_SAID_ANEW: Final = ("priority", "body", "sender", "ref", "shared", "since", "order", "batch", "give_up_at")
+_SAID_ANEW: Final = (
+    *("priority", "body", "sender", "ref", "shared", "since", "order", "batch", "give_up_at"),
+    *("lane", "gateways", "at", "portable"),
+)
 """What a row takes over from the send that revives it, or loses."""
 
 
@@ -251,5 +300,5 @@ def revival(db: QueueDatabase, row: Document) -> list[Document]:
                 "leases": 0,
             }
         },
-        {"$unset": ["told", "finished_at", "expire_at", "lease", "last", "cancel", *left]},
+        {"$unset": ["told", "finished_at", "expire_at", "lease", "last", "cancel", "tried", *left]},
     ]

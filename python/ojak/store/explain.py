@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from ojak.errors import InputError
-from ojak.model.explanation import DeliveryState, Explanation, WaitsFor
+from ojak.model.explanation import DeliveryState, Explanation, GatewayState, WaitsFor
 from ojak.model.job import UNFINISHED
 from ojak.model.selection import Selection
 from ojak.store.batches import FAILED
 from ojak.store.database import Document, QueueDatabase
+from ojak.store.gateways import lanes_of, tried_of
 from ojak.store.order import LIVE
 from ojak.store.row import OF_DELIVERIES
 from ojak.store.select import selected
@@ -67,7 +68,7 @@ ALL_STATES: Final = (*UNFINISHED, "delivered", *FAILED)
 
 async def _read(db: QueueDatabase, rows: Sequence[Document]) -> list[DeliveryState]:
     waiting = [row for row in rows if row["state"] in UNFINISHED]
-    lanes = list({row["lane"] for row in waiting})
+    lanes = list({lane for row in waiting for lane in (row["lane"], *lanes_of(row.get("gateways", ())))})
     held: dict[str, datetime] = {}
     async for host in db.hosts.find(
         {"_id": {"$in": lanes}, "$expr": {"$gt": ["$hold_until", db.now.expr]}}, {"hold_until": 1}
@@ -106,6 +107,26 @@ def _state_of(row: Document, held: Mapping[str, datetime], behind: Mapping[bytes
         next_try=next_try,
         queued_at=row.get("queued_at"),
         finished_at=row.get("finished_at"),
+        gateways=_gateways_of(row, last, held),
+    )
+
+
+def _gateways_of(row: Document, last: Mapping[str, Any], held: Mapping[str, datetime]) -> tuple[GatewayState, ...]:
+    origins = row.get("gateways")
+    if not isinstance(origins, list):
+        return ()
+    lanes = lanes_of(origins)
+    tried = tried_of(row.get("tried") or last.get("tried"), len(origins))
+    answers = {one.place: one for one in tried}
+    return tuple(
+        GatewayState(
+            origin=str(origin),
+            status=answers[place].status if place in answers else None,
+            reason=answers[place].reason if place in answers else "",
+            next=place == row.get("at") and (row["state"] in UNFINISHED or row["state"] == "delivered"),
+            held_until=held.get(lanes[place]) if lanes and row["state"] in UNFINISHED else None,
+        )
+        for place, origin in enumerate(origins)
     )
 
 

@@ -10,6 +10,7 @@ from ojak.errors import StoreError
 from ojak.model.job import UNFINISHED, JobState
 from ojak.store.batches import FAILED
 from ojak.store.database import QueueDatabase
+from ojak.store.gateways import PORTABLE_INDEX
 from ojak.store.order import BLOCKED_INDEX, LIVE, LIVE_INDEX
 from ojak.store.select import ENDED_INDEX
 
@@ -53,6 +54,12 @@ _INDEXES: Final[dict[str, list[IndexModel]]] = {
             [("lane", ASCENDING), ("finished_at", ASCENDING)],
             name=ENDED_INDEX,
             partialFilterExpression={"state": {"$in": list(FAILED)}},
+        ),
+        # Where deliveries with several gateways wait, to be passed on if one is held. No other row has it.
+        IndexModel(
+            [("portable", ASCENDING), ("state", ASCENDING), ("lane", ASCENDING)],
+            name=PORTABLE_INDEX,
+            partialFilterExpression={"portable": True},
         ),
         IndexModel([("lease.until", ASCENDING)], name="leases", partialFilterExpression={"state": "leased"}),
         IndexModel([("told", ASCENDING)], name="untold", partialFilterExpression={"told": False}),

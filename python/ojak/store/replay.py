@@ -7,11 +7,13 @@ from typing import Final
 from pymongo import UpdateOne
 from pymongo.errors import DuplicateKeyError
 
+from ojak.model.failover import start_at
 from ojak.model.job import Priority
 from ojak.model.selection import Replayed, Selection
 from ojak.store.bodies import KEPT_BEYOND_S
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.enqueue import revival
+from ojak.store.gateways import holds_of, lanes_of
 from ojak.store.hosts import Due, lower_due
 from ojak.store.order import promote
 from ojak.store.select import selected
@@ -33,6 +35,7 @@ async def replay_selected(
         without += len(rows) - len(usable)
         if not usable:
             continue
+        await _place(db, [row for row in usable if "gateways" in row])
         updates = [UpdateOne({"_id": row["_id"], "state": row["state"]}, _again(db, row)) for row in usable]
         count += (await db.jobs.bulk_write(updates, ordered=False)).modified_count
         await lower_due(
@@ -45,9 +48,19 @@ async def replay_selected(
 
 def _again(db: QueueDatabase, row: Document) -> list[Document]:
     """As a new send would revive it, with what it had: but not its batch's deadline, which may be over."""
-    update, unset = revival(db, {"order": row["order"]} if "order" in row else {})
-    gone = {"told", "finished_at", "expire_at", "lease", "last", "cancel", "give_up_at"}
+    update, unset = revival(db, {name: row[name] for name in ("order", "lane", "at") if name in row})
+    gone = {"told", "finished_at", "expire_at", "lease", "last", "cancel", "tried", "give_up_at"}
     return [update, {"$unset": [name for name in unset["$unset"] if name in gone]}]
+
+
+async def _place(db: QueueDatabase, rows: list[Document]) -> None:
+    """Have portable deliveries start over, at the first of their gateways that is not held."""
+    lanes = {row["_id"]: lanes_of(row["gateways"]) for row in rows}
+    holds = await holds_of(db, {lane for found in lanes.values() for lane in found}) if rows else {}
+    for row in rows:
+        if found := lanes[row["_id"]]:
+            row["at"] = start_at([holds[lane] for lane in found])
+            row["lane"] = found[row["at"]]
 
 
 async def _keep_body(db: QueueDatabase, key: bytes, *, kept_s: float) -> bool:

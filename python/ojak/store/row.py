@@ -2,15 +2,18 @@
 """Rows of the jobs collection read as jobs; what cannot be read is parked (SPEC section 2)."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from bson import Timestamp
 
 from ojak.errors import StoreError
+from ojak.model.failover import Route
+from ojak.model.inbox import InvalidInbox, canonical_inbox
 from ojak.model.job import Job, Priority
 from ojak.model.kind import DELIVERY
 from ojak.model.outcome import FailureReason
 from ojak.store.database import Document, QueueDatabase
+from ojak.store.gateways import tried_of
 from ojak.store.order import promote
 
 OF_DELIVERIES: Final[Document] = {"kind": {"$in": [DELIVERY, None]}}
@@ -29,7 +32,17 @@ _FIELDS: Final = (
     ("deaths", int),
     ("leases", int),
 )
-JOB_FIELDS: Final = (*(name for name, _ in _FIELDS), "ref", "last.status", "end", "order", "since")
+JOB_FIELDS: Final = (
+    *(name for name, _ in _FIELDS),
+    "ref",
+    "last.status",
+    "end",
+    "order",
+    "since",
+    "gateways",
+    "at",
+    "tried",
+)
 """What a row is read for."""
 _PRIORITIES: Final = {priority.value: priority for priority in Priority}
 
@@ -54,7 +67,7 @@ def job_of(row: Document, *, stamp: bytes) -> Job:
     if priority not in _PRIORITIES:
         raise MalformedRow(f"priority is {priority!r}; allowed is 0 or 1")
     ref, last, end = row.get("ref"), row.get("last"), row.get("end")
-    order, since = row.get("order"), row.get("since")
+    order, since, gateways = row.get("order"), row.get("since"), row.get("gateways")
     return Job(
         id=row["_id"],
         lane=row["lane"],
@@ -74,7 +87,25 @@ def job_of(row: Document, *, stamp: bytes) -> Job:
         stamp=stamp,
         order=order if isinstance(order, bytes) else None,
         since=seq_number(since) if isinstance(since, Timestamp) else None,
+        route=_route_of(row, gateways) if gateways is not None else None,
     )
+
+
+def _route_of(row: Document, gateways: Any) -> Route:
+    """Read the gateways of a portable row. What it is sent to must be in the lane that it is counted in."""
+    at = row.get("at")
+    if not isinstance(gateways, list) or not all(isinstance(one, str) for one in gateways):
+        raise MalformedRow("gateways is no list of origins")
+    if not isinstance(at, int) or not 0 <= at < len(gateways):
+        raise MalformedRow(f"at is {at!r}; allowed is 0 to {len(gateways) - 1}")
+    route = Route(origins=tuple(gateways), place=at, tried=tried_of(row.get("tried"), len(gateways)))
+    try:
+        lane = canonical_inbox(route.url(row["inbox"])).authority
+    except InvalidInbox as error:
+        raise MalformedRow(f"gateways[{at}] cannot be sent to: {error}") from error
+    if lane != row["lane"]:
+        raise MalformedRow(f"lane is {row['lane']!r}; allowed is that of its gateway, {lane!r}")
+    return route
 
 
 def seq_number(seq: Timestamp) -> int:

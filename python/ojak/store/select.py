@@ -15,7 +15,7 @@ from ojak.store.batches import FAILED
 from ojak.store.database import Document, QueueDatabase
 
 _BODIES_AT_A_TIME: Final = 100
-_FIELDS: Final = {"state": 1, "order": 1, "lane": 1, "body": 1, "priority": 1}
+_FIELDS: Final = {"state": 1, "order": 1, "lane": 1, "body": 1, "priority": 1, "gateways": 1}
 
 ENDED_INDEX: Final = "ended"
 

@@ -11,9 +11,11 @@ from itertools import groupby
 
 from pymongo import UpdateOne
 
+from ojak.model.failover import Tried
 from ojak.model.job import Job
 from ojak.model.outcome import FailureReason, SettledOutcome
 from ojak.store.database import Document, QueueDatabase
+from ojak.store.gateways import tried_documents
 from ojak.store.hosts import Due, lower_due
 from ojak.store.leaving import to_queue
 from ojak.store.order import promote
@@ -30,6 +32,7 @@ class Ended:
         status, reason, scheme: of the last attempt.
         detail: what the operator should see of a refusal: Location, the first bytes of the answer.
         maybe_delivered: the inbox may have it although the last attempt failed.
+        tried: of a portable inbox: what its gateways came to in the last attempt, but the one that accepted.
     """
 
     job: Job
@@ -40,6 +43,7 @@ class Ended:
     scheme: str | None
     detail: str = ""
     maybe_delivered: bool = False
+    tried: tuple[Tried, ...] = ()
 
     @property
     def attempts(self) -> int:
@@ -57,6 +61,7 @@ class Retried:
         spent: whether the attempt counts.
         status, reason, scheme: of the attempt.
         maybe_delivered: the inbox may have it although the attempt failed.
+        tried: of a portable inbox: what its gateways came to in the attempt, if that is over.
     """
 
     job: Job
@@ -66,11 +71,13 @@ class Retried:
     reason: str
     scheme: str | None
     maybe_delivered: bool = False
+    tried: tuple[Tried, ...] = ()
 
 
 def without_attempt(job: Job, outcome: SettledOutcome | FailureReason, reason: str) -> Ended:
     """An end that no attempt led to."""
-    return Ended(job=job, outcome=outcome, spent=False, status=None, reason=reason, scheme=None)
+    tried = job.route.tried if job.route is not None else ()
+    return Ended(job=job, outcome=outcome, spent=job.has_begun, status=None, reason=reason, scheme=None, tried=tried)
 
 
 async def write_ends(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, kept_s: float) -> set[bytes]:
@@ -92,7 +99,7 @@ async def write_ends(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, ke
     return stored
 
 
-def _likeness(end: Ended) -> tuple[str, int, str, str, bool, bool, str]:
+def _likeness(end: Ended) -> tuple[str, int, str, str, bool, bool, str, str]:
     return (
         end.outcome,
         end.status or 0,
@@ -101,6 +108,7 @@ def _likeness(end: Ended) -> tuple[str, int, str, str, bool, bool, str]:
         end.spent,
         end.maybe_delivered,
         end.detail,
+        repr(end.tried) if end.tried else "",
     )
 
 
@@ -115,6 +123,8 @@ async def _write_alike(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, 
     }
     if first.detail:
         last["detail"] = {"$literal": first.detail}
+    if first.tried:
+        last["tried"] = {"$literal": tried_documents(first.tried)}
     fields: Document = {
         "state": first.outcome.value,
         "end": {"$add": [{"$ifNull": ["$end", 0]}, 1]},
@@ -131,7 +141,7 @@ async def _write_alike(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, 
     by_stamp = _by_stamp(end.job for end in ends)
     branches = [_leased(ids, stamp) for stamp, ids in by_stamp.items()]
     result = await db.jobs.update_many(
-        branches[0] if len(branches) == 1 else {"$or": branches}, [{"$set": fields}, {"$unset": "lease"}]
+        branches[0] if len(branches) == 1 else {"$or": branches}, [{"$set": fields}, {"$unset": ["lease", "tried"]}]
     )
     if result.matched_count == len(ends):
         return {end.job.id for end in ends}
@@ -158,6 +168,7 @@ async def write_retries(db: QueueDatabase, retries: Sequence[Retried]) -> set[by
                             "reason": retry.reason,
                             "scheme": retry.scheme,
                             "stamp": retry.job.stamp,
+                            **({"tried": tried_documents(retry.tried)} if retry.tried else {}),
                         }
                     },
                 },

@@ -67,7 +67,7 @@ async def superseded(db: QueueDatabase, jobs: Sequence[Job]) -> set[bytes]:
     What takes them back may have ended already, and they may stand behind it: a fan-out inserts its rows in chunks,
     and the Delete can come in between. A post that was taken back and published again was handed over after that.
     """
-    fresh = [job for job in jobs if job.since is not None and job.tries == 0]
+    fresh = [job for job in jobs if job.since is not None and job.tries == 0 and not job.has_begun]
     if not fresh:
         return set()
     takers = await _takers(db, {job.body for job in fresh})

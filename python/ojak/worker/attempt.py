@@ -17,12 +17,14 @@ from ojak.errors import SigningError, UnknownSender
 from ojak.http.knock import Knocked, Knocker
 from ojak.http.transport import FaultReason, PostAnswer, PostError
 from ojak.model.domains import BlockedDomains
+from ojak.model.failover import Came
 from ojak.model.job import Job
 from ojak.model.outcome import AttemptOutcome, AttemptPhases, DeliveryAttempt, FailureReason, SettledOutcome
 from ojak.model.status import GATE_STATUSES, StatusClass, classify_status, retry_after_s
 from ojak.signing import Scheme, SenderKeys, SigningKey
 from ojak.store.settle import Ended, Retried, without_attempt
 from ojak.worker.bodies import Body
+from ojak.worker.failover import Passed, passed
 from ojak.worker.standings import Standings
 
 _log = logging.getLogger("ojak.worker.attempt")
@@ -35,6 +37,10 @@ _OWN_FAULT_S: Final = 30.0
 _BAD_TIME_S: Final = 60.0
 """After a 408 or 429 to a probe; what the host asked for in Retry-After holds beside it."""
 _DETAIL_BYTES: Final = 200
+
+_BLOCKED: Final = "blocked-domain"
+_GONE_AT_A_GATEWAY: Final = frozenset({404, 410})
+"""What a gateway says that takes nothing for that inbox. Source: FEP-ef61; 410 is what some answer instead."""
 
 _NO_TIME: Final = AttemptPhases(sign_ms=0.0, post_ms=0.0)
 
@@ -62,7 +68,7 @@ class Attempted:
         quiet: nothing was attempted, and nobody is told of an attempt.
     """
 
-    outcome: Ended | Retried
+    outcome: Ended | Retried | Passed
     tells: bool = False
     signal: Signal = Signal.NOTHING
     again_s: float = 0.0
@@ -76,6 +82,8 @@ class Attempted:
         outcome, job = self.outcome, self.outcome.job
         if isinstance(outcome, Ended) and isinstance(outcome.outcome, SettledOutcome):
             came_to = _ENDS.get(outcome.outcome, AttemptOutcome.OWN_FAULT)
+        elif isinstance(outcome, Passed) and outcome.goes_on:
+            came_to = AttemptOutcome.PASSED_ON
         else:
             # A probe that failed spends no attempt, and is no fault of ours.
             came_to = AttemptOutcome.RETRY if outcome.spent or self.tells else AttemptOutcome.OWN_FAULT
@@ -90,9 +98,10 @@ class Attempted:
             scheme=outcome.scheme,
             status=outcome.status,
             reason=outcome.reason,
-            maybe_delivered=isinstance(outcome, Retried) and outcome.maybe_delivered,
+            maybe_delivered=isinstance(outcome, Retried | Passed) and outcome.maybe_delivered,
             body_bytes=self.body_bytes,
             phases=self.phases,
+            gateway=job.route.origin if job.route is not None else None,
         )
 
 
@@ -149,7 +158,8 @@ class Attempter:
         if job.past_deadline:
             return Attempted(outcome=without_attempt(job, FailureReason.PAST_DEADLINE, "past-deadline"))
         if self._blocked.covers(job.lane):
-            return Attempted(outcome=without_attempt(job, SettledOutcome.BLOCKED, "blocked-domain"), quiet=True)
+            blocked = passed(job, Came.BLOCKED, reason=_BLOCKED) if job.route is not None else None
+            return Attempted(outcome=blocked or without_attempt(job, SettledOutcome.BLOCKED, _BLOCKED), quiet=True)
         if job.too_old:
             return Attempted(outcome=without_attempt(job, FailureReason.TOO_OLD, "too-old"))
         if body is None:
@@ -163,7 +173,7 @@ class Attempter:
             return Attempted(outcome=without_attempt(job, SettledOutcome.CANCELLED, "cancelled"))
         try:
             knocked = await self._knocker.knock(
-                job.inbox,
+                job.url,
                 body.content,
                 digest=body.digest,
                 key=key,
@@ -207,7 +217,7 @@ class Attempter:
     def _unanswered(self, job: Job, body: Body, error: PostError, *, probe: bool) -> Attempted:
         phases = AttemptPhases(sign_ms=0.0, post_ms=error.phases.answer_ms)
         if error.reason is FaultReason.REFUSED_ADDRESS:
-            return Attempted(outcome=_ended(job, SettledOutcome.REFUSED_ADDRESS, error.reason.value), phases=phases)
+            return Attempted(outcome=_final(job, SettledOutcome.REFUSED_ADDRESS, error.reason.value), phases=phases)
         if error.reason is FaultReason.LOCAL:
             _log.error("a fault of this machine; deliveries wait", extra={"error": str(error)})
             return Attempted(
@@ -232,7 +242,8 @@ class Attempter:
             job.lane,
             came_through=kind in (StatusClass.DELIVERED, StatusClass.GONE, StatusClass.FINAL),
             answer_ms=answer.phases.answer_ms,
-            learnt_scheme=knocked.scheme.value if knocked.decisive else None,
+            # A gateway may go by the activity's proof, and take it whatever the signature.
+            learnt_scheme=knocked.scheme.value if knocked.decisive and job.route is None else None,
             scheme_kept_s=config.scheme_memory_s,
             hold_s=hold_s,
         )
@@ -247,22 +258,22 @@ class Attempter:
             phases=AttemptPhases(sign_ms=knocked.sign_ms, post_ms=knocked.post_ms),
         )
 
-    def _outcome(self, job: Job, kind: StatusClass, knocked: Knocked, *, free: bool) -> Ended | Retried:
+    def _outcome(self, job: Job, kind: StatusClass, knocked: Knocked, *, free: bool) -> Ended | Retried | Passed:
         answer, scheme = knocked.answer, knocked.scheme.value
         reason = f"status-{answer.status}"
         if kind is StatusClass.DELIVERED:
             # A page instead of an empty answer: perhaps a parked domain. Delivered, but an operator should see it.
             return _ended(job, SettledOutcome.DELIVERED, "html-answer" if answer.html else "", answer, scheme)
         if kind is StatusClass.FINAL:
-            return _ended(job, SettledOutcome.REFUSED, reason, answer, scheme)
+            return _final(job, SettledOutcome.REFUSED, reason, answer, scheme)
         if kind is StatusClass.GONE and not job.shared:
-            return _ended(job, SettledOutcome.RECIPIENT_GONE, reason, answer, scheme)
+            return _final(job, SettledOutcome.RECIPIENT_GONE, reason, answer, scheme)
         if kind is StatusClass.GONE and job.gone_before:
             return _ended(job, SettledOutcome.HOST_GONE, reason, answer, scheme)
         if kind is StatusClass.GONE:
             return self._retry(job, answer.status, reason, scheme, at_least_s=_SHARED_GONE_S)
         if self._is_named_only(answer.status) and job.tries + 1 >= _NAMED_RETRIES:
-            return _ended(job, SettledOutcome.REFUSED, reason, answer, scheme)
+            return _final(job, SettledOutcome.REFUSED, reason, answer, scheme)
         return self._retry(job, answer.status, reason, scheme, free=free)
 
     def _is_named_only(self, status: int) -> bool:
@@ -281,7 +292,11 @@ class Attempter:
         at_least_s: float = 0.0,
         maybe_delivered: bool = False,
         free: bool = False,
-    ) -> Ended | Retried:
+    ) -> Ended | Retried | Passed:
+        if job.route is not None:
+            return passed(
+                job, Came.FAILED, status=status, reason=reason, scheme=scheme, maybe=maybe_delivered, free=free
+            )
         if free:
             # It waits for the host now, not for its own time. At the end of the lane: should it be what the host
             # chokes on, the next probe is made with another.
@@ -318,9 +333,22 @@ class Attempter:
 
 def set_aside(job: Job, seconds: float) -> Attempted:
     """No attempt: its inbox is held."""
+    if job.route is not None:
+        return Attempted(outcome=passed(job, Came.HELD, reason="inbox-held", hold_s=seconds))
     return Attempted(
         outcome=Retried(job=job, delay_s=seconds, spent=False, status=None, reason="inbox-held", scheme=None)
     )
+
+
+def _final(
+    job: Job, outcome: SettledOutcome, reason: str, answer: PostAnswer | None = None, scheme: str | None = None
+) -> Ended | Passed:
+    """A final answer: it ends a delivery, unless other gateways are left to be asked."""
+    if job.route is None:
+        return _ended(job, outcome, reason, answer, scheme)
+    status = answer.status if answer is not None else None
+    came = Came.GONE if status in _GONE_AT_A_GATEWAY else Came.NO_ADDRESS if answer is None else Came.REFUSED
+    return passed(job, came, status=status, reason=reason, scheme=scheme, detail=_detail(answer) if answer else "")
 
 
 def _ended(
@@ -334,6 +362,7 @@ def _ended(
         reason=reason,
         scheme=scheme,
         detail=_detail(answer) if answer is not None and outcome is SettledOutcome.REFUSED else "",
+        tried=job.route.tried if job.route is not None else (),
     )
 
 

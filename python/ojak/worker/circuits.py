@@ -134,8 +134,8 @@ class Circuits:
         Only where breakers are kept for inboxes. Where the answer is a probe, the job holds it from now on.
         """
         asked_at_s = self._clock.boot_s()
-        (answer,) = await self._ask([job.inbox])
-        self._take_note(job.inbox, answer, asked_at_s=asked_at_s)
+        (answer,) = await self._ask([job.url])
+        self._take_note(job.url, answer, asked_at_s=asked_at_s)
         if answer.verdict is Verdict.HOLD:
             return max(answer.hold_s, _AGAIN_S)
         if answer.probe is not None:
@@ -152,7 +152,7 @@ class Circuits:
             signal: what it said.
             again_s: if it decided nothing: how soon another probe may be made.
         """
-        key = job.inbox if self.scope is BreakerScope.INBOX else job.lane
+        key = job.url if self.scope is BreakerScope.INBOX else job.lane
         probe = self._probes.probe_of(job.id)
         if signal is Signal.NOTHING:
             await self._probes.give_back([job.id], after_s=again_s)

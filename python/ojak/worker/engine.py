@@ -17,7 +17,7 @@ from ojak.model.job import Job, Priority
 from ojak.model.outcome import SettledOutcome
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.ends import set_telling, wants_telling
-from ojak.store.settle import Ended, Retried, without_attempt
+from ojak.store.settle import Ended, without_attempt
 from ojak.store.supersede import REASON as TAKEN_BACK
 from ojak.store.wakeups import listen
 from ojak.worker.attempt import Attempter
@@ -26,6 +26,7 @@ from ojak.worker.bodies import Bodies
 from ojak.worker.cancels import Cancels
 from ojak.worker.circuits import Circuits
 from ojak.worker.claimer import Claimer
+from ojak.worker.failover import Failover, given_up
 from ojak.worker.flights import Flights, OnAttempt
 from ojak.worker.held import Held
 from ojak.worker.kinds import Kinds
@@ -33,10 +34,11 @@ from ojak.worker.lanes import Lanes
 from ojak.worker.loops import end_tasks, forever, pause
 from ojak.worker.ownership import Ownership
 from ojak.worker.pace import Pace
+from ojak.worker.passing import Passing
 from ojak.worker.probes import Probes
 from ojak.worker.reaper import Reaper
 from ojak.worker.renewer import Renewer
-from ojak.worker.settler import Settler
+from ojak.worker.settler import Outcome, Settler
 from ojak.worker.standings import Standings
 from ojak.worker.sweeper import Sweeper
 from ojak.worker.teller import Teller
@@ -106,9 +108,12 @@ class Engine:
         self._kinds = Kinds(
             db=db, handlers=handlers, owner=stamp, held=self._held, clock=clock, config=config, board=board
         )
+        failover = Failover(db=db, config=config)
         self._settler = Settler(
             db=db,
             standings=standings,
+            failover=failover,
+            lease_s=config.lease_s,
             every_s=config.settle_every_s,
             batch=config.settle_batch,
             kept_s=config.keep_finished_s,
@@ -142,12 +147,22 @@ class Engine:
                 config=config,
                 on_claimed=self._claimed,
                 on_given_up=self._given_up,
-                on_held=self._return_held,
+                on_held=lambda jobs: self._flights.return_soon(jobs),  # noqa: PLW0108 - made later
                 on_superseded=self._superseded,
                 may_claim=self._settler.has_room,
             )
             for priority in Priority
         }
+        self._passing = Passing(
+            db=db,
+            owner=self.stamp,
+            ownership=self._ownership,
+            failover=failover,
+            on_passed=self._settler.add,
+            clock=clock,
+            lease_s=config.lease_s,
+            every_s=config.poll_every_s,
+        )
         self._flights = Flights(
             db=db,
             attempter=attempter,
@@ -161,6 +176,7 @@ class Engine:
             board=board,
             on_attempt=on_attempt,
             on_landed=self._one_landed,
+            on_held=self._passing.look,
             may_begin=lambda: self._ownership.trusted,
             lease_s=config.lease_s,
             trust_needed_s=config.request_s,
@@ -249,6 +265,7 @@ class Engine:
             "claim-fanout": self._claimers[Priority.FANOUT].step,
             "listen": self._listen_step,
             "own": self._own_step,
+            "pass-on": self._passing.step,
             "reap": self._reaper.step,
             "sweep": self._sweeper.step,
             "deadlines": self._sweeper.deadline_step,
@@ -302,9 +319,6 @@ class Engine:
     def _claimed(self) -> None:
         self._flights.fill()
 
-    def _return_held(self, jobs: Sequence[Job]) -> None:
-        self._flights.return_soon(jobs)
-
     def _superseded(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             self._settler.add(without_attempt(job, SettledOutcome.SUPERSEDED, TAKEN_BACK))
@@ -315,13 +329,13 @@ class Engine:
     def _given_up(self, jobs: Sequence[Job]) -> None:
         """What goes to hosts that have not been there for a month ends without a request."""
         for job in jobs:
-            self._settler.add(without_attempt(job, SettledOutcome.HOST_UNAVAILABLE, "host-unavailable"))
+            self._settler.add(given_up(job))
 
     def _one_landed(self) -> None:
         for claimer in self._claimers.values():
             claimer.finished()
 
-    def _stored(self, to_tell: Sequence[Ended], batch: Sequence[Ended | Retried]) -> None:
+    def _stored(self, to_tell: Sequence[Ended], batch: Sequence[Outcome]) -> None:
         self._flights.stored(batch)
         self._teller.tell_soon(to_tell)
 

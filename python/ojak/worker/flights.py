@@ -14,7 +14,7 @@ from ojak.store.cancel import mark_begun
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.hand_back import hand_back
 from ojak.store.hosts import hold_host
-from ojak.store.settle import Ended, Retried, without_attempt
+from ojak.store.settle import Retried, without_attempt
 from ojak.worker.attempt import Attempted, Attempter, set_aside
 from ojak.worker.board import FlightBoard
 from ojak.worker.bodies import Bodies
@@ -23,7 +23,7 @@ from ojak.worker.held import Held
 from ojak.worker.lanes import Lanes
 from ojak.worker.loops import end_tasks
 from ojak.worker.probes import Probes
-from ojak.worker.settler import Settler
+from ojak.worker.settler import Outcome, Settler
 from ojak.worker.standings import Standings
 
 _log = logging.getLogger("ojak.worker.flights")
@@ -44,6 +44,7 @@ class Flights:
         board: what the supervisor reads after a death, or None without one.
         on_attempt: the application's, or None.
         on_landed: called when a slot was freed.
+        on_held: called when a host is held, and what waited for it here was handed back.
         may_begin: whether the shards are still believed to be owned.
         lease_s: for how long probes are held.
         trust_needed_s: how much longer than now a lease must be believed for a request to begin under it.
@@ -64,6 +65,7 @@ class Flights:
         board: FlightBoard | None,
         on_attempt: OnAttempt | None,
         on_landed: Callable[[], None],
+        on_held: Callable[[], None],
         may_begin: Callable[[], bool],
         lease_s: float,
         trust_needed_s: float,
@@ -80,6 +82,7 @@ class Flights:
         self._board = board
         self._on_attempt = on_attempt
         self._on_landed = on_landed
+        self._on_held = on_held
         self._may_begin = may_begin
         self._held_for_s = lease_s
         self._trust_needed_s = trust_needed_s
@@ -204,7 +207,11 @@ class Flights:
         except DatabaseTrouble as error:
             # It goes with the next outcomes.
             _log.warning("a hold is not written yet", extra={"error": type(error).__name__})
+        await self._hand_back_held(jobs)
+
+    async def _hand_back_held(self, jobs: Sequence[Job]) -> None:
         await self.hand_back(jobs)
+        self._on_held()
 
     def return_soon(self, jobs: Sequence[Job]) -> None:
         """Give jobs back that were not begun, without waiting for it."""
@@ -252,7 +259,8 @@ class Flights:
                 Retried(
                     job=job,
                     delay_s=0.0,
-                    spent=self._probes.probe_of(job.id) is None,
+                    # An attempt at several gateways goes on where it was cut off.
+                    spent=self._probes.probe_of(job.id) is None and job.route is None,
                     status=None,
                     reason="cut-off",
                     scheme=None,
@@ -273,7 +281,7 @@ class Flights:
             if inspect.isawaitable(answer):
                 self._run_errand(_logged(answer, attempt.delivery_id))
 
-    def stored(self, batch: Iterable[Ended | Retried]) -> None:
+    def stored(self, batch: Iterable[Outcome]) -> None:
         """Outcomes are stored, or dropped for good: their deliveries are over."""
         for outcome in batch:
             self._clear(outcome.job.id)
@@ -281,7 +289,7 @@ class Flights:
 
     def stop_host(self, authority: str) -> None:
         """The breaker of a host is open: hand back what waits for it here."""
-        self.return_soon(self._lanes.take_host(authority))
+        self._run_errand(self._hand_back_held(self._lanes.take_host(authority)))
 
     def _clear(self, job_id: bytes) -> None:
         if self._board is not None and (slot := self._board_slots.pop(job_id, None)) is not None:

@@ -107,10 +107,10 @@ class Probes:
 
     def enter_inbox(self, job: Job, *, alone: bool) -> bool:
         """A delivery to an inbox begins; False if it has to be alone there and is not."""
-        if alone and self._inboxes.get(job.inbox):
+        if alone and self._inboxes.get(job.url):
             return False
-        self._inboxes[job.inbox] = self._inboxes.get(job.inbox, 0) + 1
-        self._inside[job.id] = job.inbox
+        self._inboxes[job.url] = self._inboxes.get(job.url, 0) + 1
+        self._inside[job.id] = job.url
         return True
 
     def leave_inbox(self, job: Job) -> None:

@@ -4,14 +4,20 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.hosts import write_news
+from ojak.store.move import Moved, write_moves
 from ojak.store.settle import Ended, Retried, write_ends, write_retries
+from ojak.worker.failover import Failover, Passed
 from ojak.worker.standings import Standings
 
 _log = logging.getLogger("ojak.worker.settle")
+
+T = TypeVar("T")
+
+Outcome = Ended | Retried | Passed
 
 MAX_PENDING: Final = 2048
 """More outcomes than this are never gathered: starting waits, so that a database that is away costs bounded memory."""
@@ -26,6 +32,8 @@ class Settler:
     Args:
         db: the queue.
         standings: where what is to be written of hosts comes from; it goes along with the outcomes.
+        failover: decides what becomes of deliveries that a gateway did not take.
+        lease_s: the length of a lease.
         every_s: how long an outcome waits for others.
         batch: how many outcomes are written at once.
         kept_s: how long a finished row stays.
@@ -38,20 +46,24 @@ class Settler:
         *,
         db: QueueDatabase,
         standings: Standings,
+        failover: Failover,
+        lease_s: float,
         every_s: float,
         batch: int,
         kept_s: float,
         telling: Callable[[], bool],
-        on_stored: Callable[[Sequence[Ended], Sequence[Ended | Retried]], None],
+        on_stored: Callable[[Sequence[Ended], Sequence[Outcome]], None],
     ) -> None:
         self._db = db
         self._standings = standings
+        self._failover = failover
+        self._lease_s = lease_s
         self._every_s = every_s
         self._batch = batch
         self._kept_s = kept_s
         self._telling = telling
         self._on_stored = on_stored
-        self._pending: list[Ended | Retried] = []
+        self._pending: list[Outcome] = []
         self._full = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -62,7 +74,7 @@ class Settler:
         """Whether more may be begun."""
         return len(self._pending) + self._writing < MAX_PENDING
 
-    def add(self, outcome: Ended | Retried) -> None:
+    def add(self, outcome: Outcome) -> None:
         """Gather an outcome."""
         self._pending.append(outcome)
         self._empty.clear()
@@ -99,20 +111,27 @@ class Settler:
             elif self._draining or len(self._pending) >= self._batch:
                 self._full.set()
 
-    async def _write(self, batch: Sequence[Ended | Retried]) -> None:
+    async def _write(self, batch: Sequence[Outcome]) -> None:
+        moves: list[Moved] = []
         ends = [outcome for outcome in batch if isinstance(outcome, Ended)]
         retries = [outcome for outcome in batch if isinstance(outcome, Retried)]
+        if passed := [outcome for outcome in batch if isinstance(outcome, Passed)]:
+            decided = await self._until_stored(lambda: self._failover.decide(passed))
+            ends += [outcome for outcome in decided if isinstance(outcome, Ended)]
+            moves += [outcome for outcome in decided if isinstance(outcome, Moved)]
         telling = self._telling()
         stored: set[bytes] = set()
         if ends:
             stored |= await self._until_stored(lambda: write_ends(self._db, ends, tell=telling, kept_s=self._kept_s))
         if retries:
             stored |= await self._until_stored(lambda: write_retries(self._db, retries))
+        if moves:
+            stored |= await self._until_stored(lambda: write_moves(self._db, moves, lease_s=self._lease_s))
         if len(stored) < len(batch):
             _log.warning("outcomes dropped, their leases were taken", extra={"count": len(batch) - len(stored)})
         self._on_stored([end for end in ends if end.job.id in stored and telling], batch)
 
-    async def _until_stored(self, write: Callable[[], Awaitable[set[bytes]]]) -> set[bytes]:
+    async def _until_stored(self, write: Callable[[], Awaitable[T]]) -> T:
         """Write, again and again if the database is away: every write is safe to repeat under its stamp."""
         pause_s = _RETRY_FIRST_S
         while True:

@@ -55,6 +55,27 @@ def test_one_bad_inbox_is_named_and_the_others_are_queued(
     assert said.err.startswith("  refused mailto:bob@b.test: ")
 
 
+def test_portable_inboxes_go_with_their_gateways_beside_others(
+    where: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inbox = "ap://did:key:z6MkrJVnaZkeFzdQyMZu1cgjg7k1pZZ6pvBQ7XJPt4swbTQ2/inbox"
+    activity = [str(tmp_path / "activity.json"), "--sender", SENDER, *where]
+    gateways = ["--gateway", "https://g1.test", "--gateway", "https://g2.test"]
+    arguments = [*activity, "--portable", inbox, *gateways, "--inbox", "https://b.test/inbox"]
+    assert sent(capsys, arguments) == (0, {"new": 2, "duplicate": 0, "ended": 0, "refused": 0})
+    assert sent(capsys, [*activity, "--portable", inbox, *gateways])[1]["duplicate"] == 1
+    with MongoClient[dict[str, object]](where[1]) as client:
+        row = client[where[3]].jobs.find_one({"inbox": inbox})
+        assert row is not None
+        assert (row["gateways"], row["lane"]) == (["https://g1.test", "https://g2.test"], "g1.test")
+    assert main(["send", *activity, "--portable", inbox]) == 1
+    assert "gateways is empty; allowed: 1 to 10 origins" in capsys.readouterr().err
+    assert main(["send", *activity, *gateways, "--inbox", "https://b.test/inbox"]) == 2
+    assert "--portable" in capsys.readouterr().err
+    assert main(["explain", "https://a.test/a/1", *where[:4]]) == 0
+    assert "    https://g1.test · is next\n    https://g2.test\n" in capsys.readouterr().out
+
+
 def test_standard_input_is_read(
     where: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
