@@ -140,6 +140,7 @@ class Kinds:
             line.more |= not want.get(kind)
         want = {kind: count for kind, count in want.items() if count}
         if not want:
+            self._return_suspects()
             return False
         stamp = secrets.token_bytes(16)
         asked_at_s = self._clock.boot_s()
@@ -156,6 +157,7 @@ class Kinds:
             # As much as was wanted: there may be more than there was room for.
             self._lines[kind].more = leased[kind] >= count
         self._fill()
+        self._return_suspects()
         return bool(claim.jobs) or claim.missed
 
     async def finish(self) -> None:
@@ -169,12 +171,11 @@ class Kinds:
     def _fill(self) -> None:
         """Begin jobs while slots are free."""
         for line in self._lines.values():
-            while not self._closed and self._settler.has_room() and (job := line.next()) is not None:
-                if job.deaths and self._runs.has_suspect:
-                    # Two that may have killed their workers are not run beside each other.
-                    line.unused()
-                    self._settler.add(KindRetried(job=job, delay_s=_SUSPECT_AGAIN_S, spent=False, reason="suspect"))
-                elif self._runs.is_running(job.id):
+            while not self._closed and self._settler.has_room():
+                job = line.next(now_s=self._clock.boot_s(), suspect_runs=self._runs.has_suspect)
+                if job is None:
+                    break
+                if self._runs.is_running(job.id):
                     # Its lease was taken, and it has come back before the thread that had it has ended.
                     line.unused()
                     self._settler.add(
@@ -186,6 +187,13 @@ class Kinds:
                     self._settler.add(KindRetried(job=job, delay_s=0.0, spent=False, reason="not-begun"))
                 else:
                     self._runs.begin(line.handler, job)
+
+    def _return_suspects(self) -> None:
+        """Hand back suspects that have waited here for another, which takes its time."""
+        for line in self._lines.values():
+            for job in line.stale_suspects(self._clock.boot_s()):
+                delay_s = _SUSPECT_AGAIN_S * random.uniform(0.5, 1.5)  # noqa: S311 - so that they do not come together
+                self._settler.add(KindRetried(job=job, delay_s=delay_s, spent=False, reason="suspect"))
 
     def _over(self, kind: str, job_id: bytes, dropped: bool) -> None:  # noqa: FBT001 - a callback's
         line = self._lines[kind]
