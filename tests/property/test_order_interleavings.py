@@ -85,9 +85,7 @@ class Play:
                 await write_ends(self.db, [end], tell=False, kept_s=60)
 
     async def claim(self, priority: Priority) -> list[Job]:
-        hosts = await ready_hosts(
-            self.db, shards=range(SHARDS), priority=priority, busy=[], only_quicker_ms=None, limit=9
-        )
+        hosts = await ready_hosts(self.db, shards=range(SHARDS), priority=priority, busy=[], quick=9, others=9)
         if not hosts:
             return []
         claimed = await claim(

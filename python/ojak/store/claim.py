@@ -10,7 +10,8 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
+from typing import Any, Final
 
 from ojak.model.job import Job, Priority
 from ojak.store.database import Document, QueueDatabase
@@ -32,6 +33,7 @@ class ReadyHost:
         shard: its shard.
         asks: how often `due` was lowered, as read.
         proven: whether its last attempt came through; None if it never answered.
+        quick: whether its record counts it among those that answer, and quickly.
         answer_ms: how long its answers take, smoothed.
         scheme: the scheme it is known to accept, or None.
         troubled: something stands against it: its record has a breaker, open or not.
@@ -42,6 +44,7 @@ class ReadyHost:
     authority: str
     shard: int
     asks: int
+    quick: bool
     proven: bool | None
     answer_ms: float | None
     scheme: str | None
@@ -67,46 +70,73 @@ class ClaimedHost:
     probe: bytes | None = None
 
 
+_SHARDS_AT_ONCE: Final = 128
+"""MongoDB merges so many ranges of an index in order; of more than 200 it reads everything, and sorts."""
+
+
 async def ready_hosts(
-    db: QueueDatabase,
-    *,
-    shards: Sequence[int],
-    priority: Priority,
-    busy: Sequence[str],
-    only_quicker_ms: float | None,
-    limit: int,
+    db: QueueDatabase, *, shards: Sequence[int], priority: Priority, busy: Sequence[str], quick: int, others: int
 ) -> list[ReadyHost]:
     """The hosts that have work now, the one waiting for longest first.
+
+    Those that answer and those of which that is not known are read apart, each by the index alone: a flood of names
+    that answer nobody must not stand before the others.
 
     Args:
         db: the queue.
         shards: of these shards only.
         priority: work of this line.
         busy: hosts to leave out.
-        only_quicker_ms: only hosts whose last attempt came through and that answer within this; None for all.
-        limit: so many at most.
+        quick: so many at most whose last attempt came through and that answer quickly.
+        others: so many at most of the rest.
     """
     field = f"ready.{priority.value}"
-    standing: Document = {}
-    if only_quicker_ms is not None:
-        standing = {"proven": True, "answer_ms": {"$not": {"$gt": only_quicker_ms}}}
-    cursor = (
-        db.hosts.find(
-            {"shard": {"$in": list(shards)}, "_id": {"$nin": list(busy)}, **db.now.has_come(field), **standing},
+    branches: list[list[Document]] = [
+        [
             {
+                "$match": {
+                    "shard": {"$in": list(shards[start : start + _SHARDS_AT_ONCE])},
+                    "quick": standing,
+                    "_id": {"$nin": list(busy)},
+                    **db.now.has_come(field),
+                }
+            },
+            {"$sort": {field: 1}},
+            {"$limit": limit},
+        ]
+        for standing, limit in ((True, quick), (False, others))
+        if limit > 0
+        for start in range(0, len(shards), _SHARDS_AT_ONCE)
+    ]
+    if not branches:
+        return []
+    first, *more = branches
+    pipeline: list[Document] = [
+        *first,
+        *({"$unionWith": {"coll": db.hosts.name, "pipeline": branch}} for branch in more),
+        {
+            "$project": {
                 "shard": 1,
                 "asks": 1,
+                "quick": 1,
                 "proven": 1,
                 "answer_ms": 1,
                 "scheme": {"$cond": [{"$gt": ["$scheme.until", db.now.expr]}, "$scheme.name", None]},
                 "breaker.open": 1,
                 "breaker.to_go": 1,
-            },
-        )
-        .sort(field, 1)
-        .limit(limit)
-    )
-    return [_host_of(row) async for row in cursor]
+                "since": f"${field}",
+            }
+        },
+    ]
+    rows = await (await db.hosts.aggregate(pipeline)).to_list()
+    rows.sort(key=itemgetter("since"))
+    room = {True: quick, False: others}
+    hosts: list[ReadyHost] = []
+    for row in rows:
+        if room[row["quick"]]:
+            room[row["quick"]] -= 1
+            hosts.append(_host_of(row))
+    return hosts
 
 
 def _host_of(row: Document) -> ReadyHost:
@@ -117,6 +147,7 @@ def _host_of(row: Document) -> ReadyHost:
         authority=row["_id"],
         shard=row["shard"],
         asks=row["asks"],
+        quick=row["quick"],
         proven=row.get("proven"),
         answer_ms=row.get("answer_ms"),
         scheme=row.get("scheme"),

@@ -124,6 +124,7 @@ def _lowering(db: QueueDatabase, authority: str, delays_s: Mapping[Priority, flo
         {
             "$set": {
                 "shard": {"$ifNull": ["$shard", shard_of(authority)]},
+                "quick": {"$ifNull": ["$quick", False]},
                 "due": due,
                 # Random at first: a record that expired and came back must not repeat a number some claim remembers.
                 "asks": {"$add": [{"$ifNull": ["$asks", secrets.randbelow(_ASKS_START)]}, 1]},
@@ -151,6 +152,7 @@ class HostNews:
     Attributes:
         authority: the host.
         proven: whether its last attempt came through.
+        quick: whether it did, and answers come quickly.
         answer_ms: how long its answers take, smoothed, or None if none came.
         scheme: the scheme that a decisive pair of knocks showed, or None if nothing was learnt.
         scheme_kept_s: how long that is remembered.
@@ -159,6 +161,7 @@ class HostNews:
 
     authority: str
     proven: bool
+    quick: bool
     answer_ms: float | None
     scheme: str | None = None
     scheme_kept_s: float = 0.0
@@ -173,7 +176,11 @@ async def write_news(db: QueueDatabase, news: Iterable[HostNews]) -> None:
 
 
 def _news(db: QueueDatabase, item: HostNews) -> list[Document]:
-    fields: Document = {"proven": item.proven, ("last_success" if item.proven else "last_failure"): db.now.expr}
+    fields: Document = {
+        "proven": item.proven,
+        "quick": item.quick,
+        ("last_success" if item.proven else "last_failure"): db.now.expr,
+    }
     if item.answer_ms is not None:
         fields["answer_ms"] = round(item.answer_ms, 1)
     if item.scheme is not None:

@@ -98,8 +98,8 @@ _INDEXES: Final[dict[str, list[IndexModel]]] = {
         IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
     ],
     "hosts": [
-        IndexModel([("shard", ASCENDING), ("ready.0", ASCENDING)], name="ready_small"),
-        IndexModel([("shard", ASCENDING), ("ready.1", ASCENDING)], name="ready_fanout"),
+        IndexModel([("shard", ASCENDING), ("quick", ASCENDING), ("ready.0", ASCENDING)], name="ready_small"),
+        IndexModel([("shard", ASCENDING), ("quick", ASCENDING), ("ready.1", ASCENDING)], name="ready_fanout"),
         IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
     ],
     "batches": [

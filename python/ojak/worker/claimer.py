@@ -18,7 +18,7 @@ from ojak.store.supersede import superseded
 from ojak.worker.bodies import Bodies
 from ojak.worker.circuits import Circuits
 from ojak.worker.held import Held
-from ojak.worker.lanes import SLOW_MS, Lanes
+from ojak.worker.lanes import Lanes
 from ojak.worker.loops import pause
 from ojak.worker.ownership import Ownership
 from ojak.worker.probes import Probes
@@ -185,7 +185,7 @@ class Claimer:
 
     async def _claim(self) -> int:
         want = max(self._wants(proven=True), self._lanes.per_host)
-        wants_unproven = self._wants(proven=False) > 0
+        quick, others = min(want, _HOSTS), min(self._wants(proven=False), _HOSTS)
         epochs = self._ownership.epochs
         read_at_s = self._clock.boot_s()
         if self._unclear is not None:
@@ -197,9 +197,10 @@ class Claimer:
             shards=list(epochs),
             priority=self._priority,
             busy=self._lanes.busy(self._priority),
-            only_quicker_ms=None if wants_unproven else SLOW_MS,
-            limit=min(want, _HOSTS),
+            quick=quick,
+            others=others,
         )
+        self._lanes.expect_proven(self._priority, sum(host.quick for host in hosts) == quick)
         if not hosts:
             return 0
         for host in hosts:

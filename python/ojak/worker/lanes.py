@@ -72,6 +72,8 @@ class Lanes:
         self.open = 0
         # Jobs that are leased and not begun, by standing and priority: asked at every delivery, so counted.
         self._backlog = {True: [0, 0], False: [0, 0]}
+        # Whether the queue is known to hold more for proven hosts than is leased here, by priority.
+        self._expected = [False, False]
         self._open_unproven = 0
         self._open_fanout = 0
         self._picks = 0
@@ -144,7 +146,9 @@ class Lanes:
         unproven_first = self._picks % _UNPROVEN_TURN == _UNPROVEN_TURN - 1
         fanout_first = self._picks % _FANOUT_TURN == _FANOUT_TURN - 1
         for proven in (False, True) if unproven_first else (True, False):
-            if not proven and self._open_unproven >= max(1, self.concurrency // 2):
+            if not proven and (
+                self._open_unproven >= max(1, self.concurrency // 2) or (self._proven_comes() and not unproven_first)
+            ):
                 continue
             for priority in (Priority.FANOUT, Priority.SMALL) if fanout_first else (Priority.SMALL, Priority.FANOUT):
                 if priority is Priority.FANOUT and self._open_fanout >= max(1, self.concurrency - 1):
@@ -154,6 +158,17 @@ class Lanes:
                     self._picks += 1
                     return self._start(next(iter(ring.values())), priority)
         return None
+
+    def expect_proven(self, priority: Priority, expected: bool) -> None:  # noqa: FBT001 - what is said of the line
+        """Say whether the queue holds more of a line for proven hosts than is leased here."""
+        self._expected[priority] = expected
+
+    def _proven_comes(self) -> bool:
+        """Whether jobs of proven hosts are about to be claimed, and none is here: unproven ones wait for their turn.
+
+        Those that are here and cannot start, since their hosts are busy, keep nobody waiting.
+        """
+        return any(self._expected) and not sum(self._backlog[True])
 
     def _start(self, lane: Lane, priority: Priority) -> Job:
         line = lane.waiting[priority]

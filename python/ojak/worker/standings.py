@@ -103,6 +103,7 @@ class Standings:
                 HostNews(
                     authority=authority,
                     proven=came_through,
+                    quick=self.proven(authority),
                     answer_ms=standing.answer_ms,
                     scheme=learnt_scheme,
                     scheme_kept_s=scheme_kept_s,

@@ -22,9 +22,7 @@ class Hand:
     async def claim(self, priority: Priority = Priority.FANOUT, *, lease_s: float = 120) -> list[Job]:
         """Lease everything that can be leased now."""
         await take(self.db, self.owner, count=SHARDS, lease_s=45)
-        hosts = await ready_hosts(
-            self.db, shards=range(SHARDS), priority=priority, busy=[], only_quicker_ms=None, limit=100
-        )
+        hosts = await ready_hosts(self.db, shards=range(SHARDS), priority=priority, busy=[], quick=100, others=100)
         if not hosts:
             return []
         claimed = await claim(

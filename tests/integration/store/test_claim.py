@@ -31,9 +31,7 @@ class Claims:
         self.epochs = await owned(self.db, self.owner)
 
     async def ready(self, priority: Priority = Priority.FANOUT, limit: int = 100):
-        return await ready_hosts(
-            self.db, shards=range(SHARDS), priority=priority, busy=[], only_quicker_ms=None, limit=limit
-        )
+        return await ready_hosts(self.db, shards=range(SHARDS), priority=priority, busy=[], quick=limit, others=limit)
 
     async def claim(self, hosts, each: int = 2, priority: Priority = Priority.FANOUT, lease_s: float = 120):
         return await claim(
@@ -239,3 +237,23 @@ async def test_two_claimers_of_one_host_never_lease_the_same_job(db: QueueDataba
     second = await two.claim(hosts, each=4)
     ids = [job.id for item in (*first, *second) for job in item.jobs]
     assert len(ids) == len(set(ids)) == 6
+
+
+async def test_a_flood_of_names_that_answer_nobody_is_not_read_to_find_those_that_answer(db: QueueDatabase):
+    """All of it waits for longer: whoever read by waiting time alone would read every name of it at each claim."""
+    await lower_due(db, [Due(authority=f"x{n}.test", priority=Priority.FANOUT) for n in range(3000)])
+    await lower_due(db, [Due(authority=f"good{n}.test", priority=Priority.FANOUT) for n in range(5)])
+    await db.hosts.update_many({"_id": {"$regex": "good"}}, {"$set": {"proven": True, "quick": True}})
+    profiled = db.client[db.name]
+    await profiled.command("profile", 2)
+    try:
+        hosts = await ready_hosts(
+            db, shards=range(SHARDS), priority=Priority.FANOUT, busy=["good0.test"], quick=64, others=16
+        )
+    finally:
+        await profiled.command("profile", 0)
+    assert sum(host.quick for host in hosts) == 4
+    assert len(hosts) == 4 + 16
+    reads = await profiled["system.profile"].find({"op": "command", "ns": f"{db.name}.{db.hosts.name}"}).to_list()
+    assert 0 < sum(read["docsExamined"] for read in reads) < 100
+    assert not any(read.get("hasSortStage") for read in reads)

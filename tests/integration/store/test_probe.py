@@ -51,9 +51,7 @@ class World:
         await self.breakers.record([BreakerResult(key=HOST, signal=Signal.FAILURE)] * times)
 
     async def ready(self, priority: Priority = Priority.FANOUT) -> list[ReadyHost]:
-        return await ready_hosts(
-            self.db, shards=range(SHARDS), priority=priority, busy=[], only_quicker_ms=None, limit=100
-        )
+        return await ready_hosts(self.db, shards=range(SHARDS), priority=priority, busy=[], quick=100, others=100)
 
     async def ask(self) -> Admission:
         return (await self.breakers.admit([HOST], hold_s=LEASE_S))[0]
@@ -223,7 +221,7 @@ async def test_a_probe_that_finds_no_job_leaves_the_host_idle_and_to_expire(worl
 
 async def test_a_gate_holds_a_probe_too_and_a_sign_of_life_does_not_open_it(world: World):
     await world.put([f"https://{HOST}/a"])
-    await write_news(world.db, [HostNews(authority=HOST, proven=False, answer_ms=None, hold_s=7200)])
+    await write_news(world.db, [HostNews(authority=HOST, proven=False, quick=False, answer_ms=None, hold_s=7200)])
     await world.fail()
     assert await world.breakers.heard_from(HOST)
     assert await world.ready() == []

@@ -23,9 +23,7 @@ def lease(db: QueueDatabase, put):
         owner = owner or secrets.token_bytes(16)
         await take(db, owner, count=SHARDS, lease_s=45)
         await put([f"https://h.test/{n}" for n in range(count)])
-        hosts = await ready_hosts(
-            db, shards=range(SHARDS), priority=Priority.FANOUT, busy=[], only_quicker_ms=None, limit=9
-        )
+        hosts = await ready_hosts(db, shards=range(SHARDS), priority=Priority.FANOUT, busy=[], quick=9, others=9)
         claimed = await claim(
             db,
             hosts,

@@ -112,9 +112,7 @@ class Simulation:
 
     async def look(self) -> None:
         """Claim once, and make the attempts, one after the other."""
-        hosts = await ready_hosts(
-            self.db, shards=range(SHARDS), priority=Priority.FANOUT, busy=[], only_quicker_ms=None, limit=9
-        )
+        hosts = await ready_hosts(self.db, shards=range(SHARDS), priority=Priority.FANOUT, busy=[], quick=9, others=9)
         (host,) = hosts
         probe = None
         if host.is_open:

@@ -19,7 +19,7 @@ from ojak.store.mirror import MirroredBreakers
 from ojak.worker.circuits import Circuits
 from ojak.worker.probes import Probes
 
-HOST = ReadyHost(authority="h.test", shard=1, asks=1, proven=True, answer_ms=None, scheme=None)
+HOST = ReadyHost(authority="h.test", shard=1, asks=1, quick=True, proven=True, answer_ms=None, scheme=None)
 JOB = Job(
     id=b"j" * 16,
     lane="h.test",

@@ -107,9 +107,7 @@ async def test_what_a_dead_worker_had_hidden_is_due_again_with_its_obituary(queu
     dead = secrets.token_bytes(16)
     await join(queued, dead, kept_s=45, about="test")
     await take(queued, dead, count=SHARDS, lease_s=45)
-    hosts = await ready_hosts(
-        queued, shards=range(SHARDS), priority=Priority.SMALL, busy=[], only_quicker_ms=None, limit=9
-    )
+    hosts = await ready_hosts(queued, shards=range(SHARDS), priority=Priority.SMALL, busy=[], quick=9, others=9)
     await claim_module._hide(queued, [host.authority for host in hosts], priority=Priority.SMALL, lease_s=120)
     assert sorted(await hidden_hosts(queued)) == ["g.test", "h.test"]
     deliverer = Deliverer(mongod_url, database=queued.name)

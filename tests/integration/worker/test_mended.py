@@ -140,7 +140,7 @@ async def test_bodies_in_memory_are_counted_once_and_bounded(db: QueueDatabase, 
 
 
 def ready(authority: str, scheme: str | None) -> ReadyHost:
-    return ReadyHost(authority=authority, shard=0, asks=1, proven=True, answer_ms=5.0, scheme=scheme)
+    return ReadyHost(authority=authority, shard=0, asks=1, quick=True, proven=True, answer_ms=5.0, scheme=scheme)
 
 
 def test_a_hold_and_a_scheme_survive_news_that_could_not_be_written():
@@ -151,7 +151,13 @@ def test_a_hold_and_a_scheme_survive_news_that_could_not_be_written():
     standings.put_back(lost)
     (news,) = standings.take_news()
     assert news == HostNews(
-        authority="h.test", proven=True, answer_ms=news.answer_ms, scheme="rfc9421", scheme_kept_s=60, hold_s=30
+        authority="h.test",
+        proven=True,
+        quick=True,
+        answer_ms=news.answer_ms,
+        scheme="rfc9421",
+        scheme_kept_s=60,
+        hold_s=30,
     )
 
 

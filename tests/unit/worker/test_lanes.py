@@ -166,3 +166,23 @@ def test_a_few_suspects_do_not_keep_their_host_from_being_claimed():
     made.add("a", 0, suspects_of("a", 2), proven=True, foreign=0)
     assert (made.waiting_of("a", Priority.FANOUT), made.busy(Priority.FANOUT)) == (2, ["a"])
     assert {job.id for job in made.take_all()} == {job.id for job in suspects_of("a", 16)}
+
+
+def flood(made: Lanes, count: int = 40) -> Lanes:
+    for n in range(count):
+        made.add(f"x{n}", 0, jobs_of(f"x{n}", 1), proven=False, foreign=0)
+    return made
+
+
+def test_unproven_hosts_wait_their_turn_while_jobs_of_proven_ones_are_being_claimed():
+    made = flood(lanes(a=2))
+    made.expect_proven(Priority.FANOUT, True)
+    assert [job.lane for job in started(made)] == ["a", "a"]
+    made.expect_proven(Priority.FANOUT, False)
+    assert [job.lane for job in started(made)] == ["x0", "x1", "x2", "x3"]
+
+
+def test_unproven_hosts_use_what_proven_ones_that_are_busy_leave_free():
+    made = flood(lanes(a=5))
+    made.expect_proven(Priority.FANOUT, True)
+    assert [job.lane for job in started(made)] == ["a", "a", "x0", "x1", "x2", "x3"]
