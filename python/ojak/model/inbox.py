@@ -20,6 +20,7 @@ _MAX_HOST_BYTES: Final = 253
 _MAX_PORT: Final = 65535
 _MAX_SHOWN: Final = 100
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_PORTABLE: Final = frozenset({"ap", "ap+ef61"})
 
 
 class InvalidInbox(InputError):
@@ -151,7 +152,8 @@ def _canonical(url: str) -> CanonicalInbox:
         _refuse("url", url, "an absolute http or https URL, such as https://example.org/inbox")
     scheme = parts[1].lower()
     if scheme not in _DEFAULT_PORTS:
-        _refuse("scheme", parts[1], "http or https")
+        portable = "; a portable inbox goes with its gateways: send_portable" if scheme in _PORTABLE else ""
+        _refuse("scheme", parts[1], f"http or https{portable}")
     if "@" in parts[2]:
         _refuse("userinfo", url, "a URL without a user name or password")
     authority = _AUTHORITY.fullmatch(parts[2])

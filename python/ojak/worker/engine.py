@@ -308,6 +308,7 @@ class Engine:
         """Wait for claims that are under way, and hand back what was not begun."""
         for claimer in self._claimers.values():
             await claimer.finish()
+        await self._passing.finish()
         await self._flights.hand_back(self._lanes.take_all())
         await self._kinds.finish()
 

@@ -23,6 +23,7 @@ _log = logging.getLogger("ojak.worker.passing")
 _AT_A_TIME: Final = 200
 _APART_S: Final = 0.1
 """Hosts that are held one after the other are looked at together."""
+_FINISH_S: Final = 5.0
 _SHARE: Final = 20
 """A lane is left alone for so many times as long as a look at it took: what can go nowhere costs little."""
 
@@ -66,6 +67,7 @@ class Passing:
         self._asked = asyncio.Event()
         self._not_before_s: dict[str, float] = {}
         self._unclear: dict[bytes, list[bytes]] = {}
+        self._passing: asyncio.Future[int] | None = None
 
     def look(self) -> None:
         """A host is held, and something may wait for it."""
@@ -94,7 +96,9 @@ class Passing:
         stamp = secrets.token_bytes(16)
         count = 0
         async for page in waiting_in(self._db, lane, stamp=stamp, at_a_time=_AT_A_TIME):
-            count += await self._pass_page(lane, page, stamp)
+            # To the end also when the loop is cancelled: what is left leased would wait for the reaper.
+            self._passing = asyncio.ensure_future(self._pass_page(lane, page, stamp))
+            count += await asyncio.shield(self._passing)
         if count:
             _log.info("passed on to other gateways", extra={"host": lane, "count": count})
         ended_s = self._clock.boot_s()
@@ -122,6 +126,11 @@ class Passing:
                 self._on_passed(one)
         del self._unclear[stamp]
         return len(mine)
+
+    async def finish(self) -> None:
+        """After the loop was cancelled: wait for what was being passed on."""
+        if self._passing is not None:
+            await asyncio.wait([self._passing], timeout=_FINISH_S)
 
     async def _return_unclear(self) -> None:
         """Give back what an error cut off: nobody renews it, and its lease would count as one that somebody died in."""

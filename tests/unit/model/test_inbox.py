@@ -62,6 +62,7 @@ REFUSED = {
     "https://example.org/\n": "path",
     "ftp://example.org/": "scheme",
     "ap://did:key:z6Mk/inbox": "scheme",
+    "ap+ef61://did:key:z6Mk/inbox": "scheme",
     "javascript://example.org/": "scheme",
     "https://user:pw@example.org/": "userinfo",
     "https://@example.org/": "userinfo",
