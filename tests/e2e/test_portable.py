@@ -20,6 +20,7 @@ from ojak import (
     Deliverer,
     DelivererConfig,
     DeliveryAttempt,
+    FailureReason,
     MemoryBreakers,
     Outbound,
     PortableInbox,
@@ -268,6 +269,31 @@ async def test_a_gateway_whose_breaker_opens_is_left_by_all_that_wait_for_it(far
     counts = Counter(arrival.host for arrival in here.ledger().arrivals)
     assert counts[here.labelled("status:503")[0].name] in (3, 4), "one more may have been on the wire"
     assert counts[here.labelled("accept")[0].name] == 40
+
+
+@pytest.mark.parametrize("attempts", [16, 1])
+async def test_a_gateway_that_is_held_while_it_is_next_ends_the_attempt_that_others_were_asked_in(
+    farm, deliverer_to, db, told, attempts
+):
+    """The first gateway was asked and failed, the delivery waits for the second, and that is held before its turn."""
+    here = farm({"status:500": 1, "accept": 1})
+    asked, held = origins(here, "status:500", "accept")
+    config = DelivererConfig(poll_every_s=0.05, max_attempts=attempts)
+    deliverer = deliverer_to(here, config=config, **told.callbacks())
+    await deliverer.send_portable(ACTIVITY, SENDER, [PortableInbox(URI, [asked, held])])
+    tried = {"at": 0, "came": "failed", "status": 500, "reason": "status-500", "scheme": "cavage"}
+    await db.jobs.update_one({}, {"$set": {"lane": authority(held), "at": 1, "tried": [tried]}})
+    await hold(db, held)
+    async with running(deliverer):
+        if attempts == 1:
+            end = await told.end()
+            assert (end.outcome, end.attempts, end.status) == (FailureReason.OUT_OF_RETRIES, 1, 500)
+        else:
+            await until(lambda: _tried(db, 1))
+            row = await db.jobs.find_one()
+            assert (row["lane"], row["at"], row["last"]["status"]) == (authority(asked), 0, 500)
+            assert 15 < (row["run_at"] - row["queued_at"]).total_seconds() < 60
+    assert here.ledger().arrivals == ()
 
 
 async def test_two_a_host_holds_when_many_come_to_one_gateway_from_elsewhere(farm, deliverer_to, db, told):
