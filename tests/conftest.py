@@ -53,6 +53,7 @@ async def db(mongod_url: str, shared_name: str) -> AsyncIterator[QueueDatabase]:
         queue.jobs,
         queue.bodies,
         queue.batches,
+        queue.outbox,
         queue.hosts,
         queue.lanes,
         queue.breakers,

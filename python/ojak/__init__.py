@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ojak.model.handler import HandledJob, Handler, JobRefused
     from ojak.model.inbox import Inbox, InvalidInbox
     from ojak.model.job import Priority
+    from ojak.model.key_fields import KeyFields
     from ojak.model.kind_job import JobInfo, JobOutcome, KindStatus, QueuedJob
     from ojak.model.outcome import (
         AttemptOutcome,
@@ -45,7 +46,9 @@ if TYPE_CHECKING:
         Settled,
         SettledOutcome,
     )
+    from ojak.model.outgoing import Outgoing
     from ojak.model.portable import PortableInbox
+    from ojak.model.queue_settings import QueueSettings
     from ojak.model.selection import Cancelled, Replayed
     from ojak.model.status import permanent_status
     from ojak.signing import (
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from ojak.store.explain import UnknownActivity
     from ojak.store.fill import QueueFull
     from ojak.store.kind_list import UnknownJob
+    from ojak.store.sender_keys import CollectionSenderKeys
 
 __all__ = [
     "Admission",
@@ -77,6 +81,7 @@ __all__ = [
     "Circuit",
     "CircuitBreaker",
     "CircuitState",
+    "CollectionSenderKeys",
     "ConfigError",
     "ConflictingActivity",
     "Deliverer",
@@ -99,16 +104,19 @@ __all__ = [
     "JobInfo",
     "JobOutcome",
     "JobRefused",
+    "KeyFields",
     "KeyRefused",
     "KindStatus",
     "MemoryBreakers",
     "OjakError",
     "Outbound",
+    "Outgoing",
     "PortableInbox",
     "Priority",
     "PrivateKey",
     "Probe",
     "QueueFull",
+    "QueueSettings",
     "QueueUnavailable",
     "QueuedJob",
     "Replayed",
@@ -157,6 +165,8 @@ _HOMES = {
     "ojak.model.activity": ("InvalidActivity",),
     "ojak.model.batch": ("Batch", "BatchProgress", "FailedDelivery"),
     "ojak.model.explanation": ("DeliveryState", "Explanation", "GatewayState", "WaitsFor"),
+    "ojak.model.outgoing": ("Outgoing",),
+    "ojak.model.queue_settings": ("QueueSettings",),
     "ojak.model.selection": ("Cancelled", "Replayed"),
     "ojak.store.batches": ("UnknownBatch",),
     "ojak.store.explain": ("UnknownActivity",),
@@ -164,8 +174,10 @@ _HOMES = {
     "ojak.store.kind_list": ("UnknownJob",),
     "ojak.model.handler": ("HandledJob", "Handler", "JobRefused"),
     "ojak.model.kind_job": ("JobInfo", "JobOutcome", "KindStatus", "QueuedJob"),
+    "ojak.store.sender_keys": ("CollectionSenderKeys",),
     "ojak.model.inbox": ("Inbox", "InvalidInbox"),
     "ojak.model.job": ("Priority",),
+    "ojak.model.key_fields": ("KeyFields",),
     "ojak.model.outcome": (
         "AttemptOutcome",
         "DeliveryAttempt",

@@ -11,16 +11,20 @@ from ojak.errors import ConfigError, InputError, OjakError
 from ojak.model.batch import BatchProgress
 from ojak.model.explanation import DeliveryState, Explanation
 from ojak.model.outcome import FailureReason, SettledOutcome
+from ojak.model.queue_settings import QueueSettings
 from ojak.model.selection import REPLAYED, Cancelled, Replayed, Selection
 from ojak.shard import SHARDS
 from ojak.store.batches import progress_of
 from ojak.store.cancel import cancel
-from ojak.store.counts import count_by_state
+from ojak.store.counts import count_by_state, count_waiting_of
 from ojak.store.database import QueueDatabase
 from ojak.store.embedded import embedded_url
 from ojak.store.explain import ALL_STATES, explain, list_deliveries
+from ojak.store.migrations.runner import schema_of
+from ojak.store.outbox import count_outbox, outbox_used
 from ojak.store.replay import replay_selected
 from ojak.store.setup import set_up
+from ojak.store.telling import set_telling, telling_state
 from ojak.store.trouble import DRIVER_ERRORS, explained
 from ojak.store.wakeups import wake
 
@@ -160,6 +164,37 @@ class QueueControl:
         async with translated():
             which = selection.canonical() if selection is not None else None
             return await list_deliveries(self._db, which, states=wanted, limit=limit)
+
+    async def waiting_of(self, sender: str) -> int:
+        """How many deliveries of a sender have not ended, and how many of its sends are still in the outbox."""
+        which = Selection(sender=sender)
+        await self.set_up()
+        async with translated():
+            return await count_waiting_of(self._db, which)
+
+    async def queue_settings(self) -> QueueSettings:
+        """What the queue itself has set, in its database, for all processes."""
+        await self.set_up()
+        async with translated():
+            telling = await telling_state(self._db)
+            waiting, parked = await count_outbox(self._db)
+            return QueueSettings(
+                callbacks=telling.on,
+                callbacks_since=telling.since,
+                outbox=await outbox_used(self._db),
+                outbox_waiting=waiting,
+                outbox_parked=parked,
+                schema=await schema_of(self._db),
+            )
+
+    async def clear_callbacks(self) -> bool:
+        """Say that nobody wants to be told of ends any more: they expire untold. Whether anybody had wanted to.
+
+        As long as a `run()` with callbacks goes on it says so anew.
+        """
+        await self.set_up()
+        async with translated():
+            return await set_telling(self._db, on=False)
 
     async def set_up(self) -> None:
         """Set the database up once, however many calls come first; a failed one is tried again by the next."""

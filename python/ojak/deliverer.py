@@ -30,13 +30,15 @@ from ojak.store.database import QueueDatabase, connect
 from ojak.store.mirror import MirroredBreakers
 from ojak.store.reap import bury
 from ojak.store.shards import bury_owner
+from ojak.store.turns import leave_turn
 from ojak.store.wakeups import wake
 from ojak.worker.attempt import Attempter
 from ojak.worker.board import FlightBoard
 from ojak.worker.engine import Engine
 from ojak.worker.flights import OnAttempt
+from ojak.worker.headers import HeadersFor, RequestHeaders
 from ojak.worker.standings import Standings
-from ojak.worker.teller import OnFailure, OnSettled, Teller
+from ojak.worker.teller import SWEEPER, OnFailure, OnSettled, Teller
 
 
 class Deliverer(JobQueue):
@@ -53,6 +55,8 @@ class Deliverer(JobQueue):
         on_failure: called with each delivery that is given up on, at least once; may be async.
         on_attempt: called with each attempt as it came out; may be async.
         handlers: what runs other kinds of job than deliveries, one a kind (docs/jobs.md).
+        headers: asked for further headers of each attempt before it is made, such as Collection-Synchronization
+            (FEP-8fcf); they are signed. May be async. Where it fails, the delivery goes without them.
         breakers: where circuit breakers are kept: a `BreakerStore` of your own, `"shared"` for the queue's database,
             where all processes share them and restarts leave them, or None for `MemoryBreakers`, those of this process.
             The two of Ojak's take their rules from `config`.
@@ -75,6 +79,7 @@ class Deliverer(JobQueue):
         on_failure: OnFailure | None = None,
         on_attempt: OnAttempt | None = None,
         handlers: Sequence[Handler] = (),
+        headers: HeadersFor | None = None,
         breakers: BreakerStore | Literal["shared"] | None = None,
         board: FlightBoard | None = None,
         expected: int = 1,
@@ -95,6 +100,7 @@ class Deliverer(JobQueue):
         self._on_settled = on_settled
         self._on_failure = on_failure
         self._on_attempt = on_attempt
+        self._headers = RequestHeaders(headers, clock=self._clock) if headers is not None else None
         self._board = board
         self._expected = expected
         self._rules = CircuitBreaker.configured(self._config)
@@ -164,6 +170,7 @@ class Deliverer(JobQueue):
                 config=self._config,
                 clock=self._clock,
                 blocked=self._blocked,
+                headers=self._headers,
             ),
             standings=standings,
             teller=Teller(
@@ -174,6 +181,7 @@ class Deliverer(JobQueue):
                 every_s=self._config.sweep_every_s,
                 kept_s=self._config.keep_finished_s,
                 give_up_s=self._config.keep_finished_s,
+                holder=stamp,
             ),
             on_attempt=self._on_attempt,
             board=self._board,
@@ -248,6 +256,7 @@ class Deliverer(JobQueue):
         await self.set_up()
         async with translated():
             await bury(self._db, stamp, begun, max_deaths=self._config.max_deaths)
+            await leave_turn(self._db, SWEEPER, holder=stamp)
             await bury_owner(self._db, stamp, begun=len(begun), lease_s=self._config.lease_s)
             await wake(self._db, ())
             await wake(self._db, range(SHARDS))

@@ -4,7 +4,11 @@
 import asyncio
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+
+from pymongo import AsyncMongoClient, MongoClient
+from pymongo.asynchronous.client_session import AsyncClientSession
 
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
@@ -24,14 +28,25 @@ from ojak.store.database import QueueDatabase
 from ojak.store.enqueue import NewJob, enqueue
 from ojak.store.fill import QueueFill
 from ojak.store.handover import Handover, hand_over
+from ojak.store.outbox import Pending, absolute, keys_of, pending, queue_what_is_about, write_in
+from ojak.store.outbox_use import OutboxUse
 from ojak.store.recipient import new_job
-from ojak.store.wakeups import wake
+from ojak.store.trouble import DRIVER_ERRORS
+from ojak.store.wakeups import wake, wake_to_outbox
 
 T = TypeVar("T")
 
 _SHOWN_MAX: Final = 100
 _SENDS_AT_A_TIME: Final = 8
 """More at once would only wait for connections, until the driver's patience ends; a running loop needs some too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A send with a session, all but written: its answer, and what to write, if anything."""
+
+    sent: Sent
+    pending: Pending | None
 
 
 class Enqueuer(QueueControl):
@@ -59,6 +74,7 @@ class Enqueuer(QueueControl):
         self._keys = keys
         self._flood = SendFlood(clock, allowed=config.small_sends_a_minute)
         self._fill = QueueFill(db, clock, most=config.max_queued)
+        self._outbox = OutboxUse(db, clock)
         self._sending = asyncio.Semaphore(_SENDS_AT_A_TIME)
 
     async def send(
@@ -69,6 +85,7 @@ class Enqueuer(QueueControl):
         *,
         priority: Priority | None = None,
         order_key: str | None = None,
+        session: AsyncClientSession | None = None,
     ) -> Sent:
         """Queue one activity for a set of inboxes, and return.
 
@@ -82,9 +99,11 @@ class Enqueuer(QueueControl):
                 but not one of a sender that has handed over many of those within a minute (`small_sends_a_minute`).
             order_key: deliveries with the same key to the same inbox go one after another in the order they were
                 queued, also across retries. Without one, what the activity is about (docs/queue.md, "Order").
+            session: of an `AsyncMongoClient` of yours on the same MongoDB, with a transaction: then this only writes a
+                row in it, and a worker queues it after the commit.
 
         Returns:
-            What became of each inbox. A bad one is reported in it, and the others are queued.
+            What became of each inbox. A bad one is reported in it, and the others are queued; with a session, pending.
 
         Raises:
             InputError: the sender, the priority or the order key is none, or the inboxes are no iterable of them.
@@ -96,10 +115,14 @@ class Enqueuer(QueueControl):
             StoreError: the database refused, or holds what this version cannot use.
             QueueUnavailable: the database did not confirm. What was queued is unknown: send again, which queues
                 nothing twice.
+
+        With a session, what the driver raises comes as it is, so that its `with_transaction` can repeat it.
         """
         if order_key is not None:
             check_text("order_key", order_key)
-        return await self._send(activity, sender, inboxes, priority=priority, order_key=order_key, batch=None)
+        return await self._send(
+            activity, sender, inboxes, priority=priority, order_key=order_key, batch=None, session=session
+        )
 
     async def send_batch(
         self,
@@ -109,6 +132,7 @@ class Enqueuer(QueueControl):
         batch: Batch,
         *,
         priority: Priority | None = None,
+        session: AsyncClientSession | None = None,
     ) -> Sent:
         """Queue one activity as part of a batch: as `send`, and its deliveries can be followed by the batch's tag.
 
@@ -118,10 +142,13 @@ class Enqueuer(QueueControl):
             inboxes: likewise.
             batch: its tag, and the deadline and order key that its deliveries share.
             priority: as for `send`.
+            session: likewise. A deadline that is a time from the send counts from this call.
         """
         if not isinstance(batch, Batch):
             raise InputError(f"batch is a {type(batch).__name__}; allowed is a Batch")
-        return await self._send(activity, sender, inboxes, priority=priority, order_key=batch.order_key, batch=batch)
+        return await self._send(
+            activity, sender, inboxes, priority=priority, order_key=batch.order_key, batch=batch, session=session
+        )
 
     async def send_portable(
         self,
@@ -132,6 +159,7 @@ class Enqueuer(QueueControl):
         priority: Priority | None = None,
         order_key: str | None = None,
         batch: Batch | None = None,
+        session: AsyncClientSession | None = None,
     ) -> Sent:
         """Queue one activity for inboxes of portable actors (FEP-ef61): as `send`, and each goes to one gateway.
 
@@ -145,6 +173,7 @@ class Enqueuer(QueueControl):
             priority: as for `send`.
             order_key: likewise; not beside `batch`, which has its own.
             batch: what the deliveries belong to, if to anything.
+            session: as for `send`.
 
         Returns:
             What became of each inbox, by the text it was given as; `url` is its canonical id.
@@ -152,15 +181,11 @@ class Enqueuer(QueueControl):
         Raises:
             InputError: also if something else than a `PortableInbox` is among the inboxes; otherwise as `send`.
         """
-        if batch is not None and not isinstance(batch, Batch):
-            raise InputError(f"batch is a {type(batch).__name__}; allowed is a Batch, or None")
-        if batch is not None and order_key is not None:
-            raise InputError("order_key is given beside batch; allowed is one of them: a batch has its own")
-        if order_key is not None:
-            check_text("order_key", order_key)
-        key = batch.order_key if batch is not None else order_key
-        listed = [_checked(inbox) for inbox in _listed(inboxes)]
-        return await self._send(activity, sender, listed, priority=priority, order_key=key, batch=batch)
+        key = check_key(order_key, batch)
+        listed = list_portable(inboxes)
+        return await self._send(
+            activity, sender, listed, priority=priority, order_key=key, batch=batch, session=session
+        )
 
     async def _send(
         self,
@@ -171,26 +196,94 @@ class Enqueuer(QueueControl):
         priority: Priority | None,
         order_key: str | None,
         batch: Batch | None,
+        session: AsyncClientSession | None,
     ) -> Sent:
-        checked = activity_of(activity, max_bytes=self._config.max_body_bytes)
-        _check_priority(priority)
-        await self._check_sender(sender)
-        jobs, answers, canonical = sort_out(inboxes, self._blocked)
+        if session is not None:
+            if not isinstance(session, AsyncClientSession):
+                raise InputError(f"session is a {type(session).__name__}; allowed is one of an AsyncMongoClient")
+            prepared = await self.prepare(
+                activity, sender, inboxes, priority=priority, order_key=order_key, batch=batch, client=session.client
+            )
+            if prepared.pending is not None:
+                await write_in(session, self._db.name, prepared.pending)
+                await self.announce()
+            return prepared.sent
+        checked, jobs, answers, given = await self._checked(activity, sender, inboxes, priority)
         if jobs:
-            await self.set_up()
             async with self._sending, translated():
                 await self._fill.check_room(len(jobs))
+                kept_s = self._config.max_age_s + self._config.keep_finished_s
+                about = keys_of(checked, order_key)
+                if about and await self._outbox.in_use():
+                    # What is sent now must not overtake what was committed before it and is not queued yet.
+                    await queue_what_is_about(self._db, about, kept_s=kept_s)
                 handover = await hand_over(
                     self._db,
                     checked,
                     sender=sender,
-                    priority=self._priority_of(checked, sender, len(jobs)) if priority is None else priority,
-                    kept_s=self._config.max_age_s + self._config.keep_finished_s,
+                    priority=priority if priority is not None else self._priority_of(checked, sender, len(jobs)),
+                    kept_s=kept_s,
                     order_key=order_key,
                     batch=batch,
                 )
-                answers |= await self._enqueue(handover, jobs, canonical)
+                answers |= await self._enqueue(handover, jobs, given)
         return Sent(activity_id=checked.identity, inboxes=answers)
+
+    async def prepare(
+        self,
+        activity: bytes | str | Mapping[str, Any],
+        sender: str,
+        inboxes: Iterable[str | Inbox | PortableInbox],
+        *,
+        priority: Priority | None,
+        order_key: str | None,
+        batch: Batch | None,
+        client: AsyncMongoClient[Any] | MongoClient[Any],
+    ) -> Prepared:
+        """Do all of a send with a session of `client` but the write, the business of whoever has the session.
+
+        Raises what `send` raises, and ConfigError if the client does not reach this queue.
+        """
+        checked, jobs, answers, given = await self._checked(activity, sender, inboxes, priority)
+        if not jobs:
+            return Prepared(sent=Sent(activity_id=checked.identity, inboxes=answers), pending=None)
+        async with self._sending, translated():
+            await self._fill.check_room(len(jobs))
+            await self._outbox.check_client(client)
+            now = await self._db.server_time()
+        send = pending(
+            checked,
+            sender=sender,
+            jobs=jobs,
+            priority=priority if priority is not None else self._priority_of(checked, sender, len(jobs)),
+            order_key=order_key,
+            batch=absolute(batch, now),
+        )
+        for job in jobs:
+            answers |= dict.fromkeys(given[job.inbox], SentInbox(state=SentState.PENDING, url=job.inbox))
+        return Prepared(sent=Sent(activity_id=checked.identity, inboxes=answers), pending=send)
+
+    async def announce(self) -> None:
+        """Have workers look into the outbox, now and for some seconds, in which the transaction will be committed."""
+        # A hint: one that is lost costs a poll, and must not fail a transaction.
+        with suppress(*DRIVER_ERRORS):
+            await wake_to_outbox(self._db)
+
+    async def _checked(
+        self,
+        activity: bytes | str | Mapping[str, Any],
+        sender: str,
+        inboxes: Iterable[str | Inbox | PortableInbox],
+        priority: Priority | None,
+    ) -> tuple[Activity, list[NewJob], dict[str, SentInbox], dict[str, list[str]]]:
+        """Refuse what cannot be sent; for the rest, the database is set up."""
+        checked = activity_of(activity, max_bytes=self._config.max_body_bytes)
+        _check_priority(priority)
+        await self._check_sender(sender)
+        jobs, answers, given = sort_out(inboxes, self._blocked)
+        if jobs:
+            await self.set_up()
+        return checked, jobs, answers, given
 
     async def _check_sender(self, sender: str) -> None:
         check_text("sender", sender, what="an actor's id")
@@ -218,6 +311,32 @@ class Enqueuer(QueueControl):
             shards = {shard_of(job.authority) for job in chunk}
             await wake(self._db, shards, small=handover.priority is Priority.SMALL)
         return answers
+
+
+def check_key(order_key: str | None, batch: Batch | None) -> str | None:
+    """The key of a send that may belong to a batch.
+
+    Raises:
+        InputError: both have one, or one is none.
+    """
+    if batch is None:
+        if order_key is not None:
+            check_text("order_key", order_key)
+        return order_key
+    if not isinstance(batch, Batch):
+        raise InputError(f"batch is a {type(batch).__name__}; allowed is a Batch, or None")
+    if order_key is not None:
+        raise InputError("order_key is given beside batch; allowed is one of them: a batch has its own")
+    return batch.order_key
+
+
+def list_portable(inboxes: Iterable[PortableInbox]) -> list[PortableInbox]:
+    """Portable inboxes as they were handed over.
+
+    Raises:
+        InputError: something else is among them.
+    """
+    return [_checked(inbox) for inbox in _listed(inboxes)]
 
 
 def _check_priority(priority: object) -> None:

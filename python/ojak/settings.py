@@ -29,13 +29,15 @@ from pydantic_settings import (
 from ojak.config import DelivererConfig
 from ojak.errors import ConfigError
 from ojak.model.domains import BlockedDomains
+from ojak.model.key_fields import KeyFields
 
 CONFIG_FILE: Final = "ojak.toml"
 PREFIX: Final = "OJAK_"
 WORKERS_MAX: Final = 256
 WORKERS_CONCURRENCY_MAX: Final = 256
 _SHOWN_MAX: Final = 200
-_SECRET: Final = frozenset({"mongo_url", "proxy"})
+SECRET: Final = frozenset({"mongo_url", "proxy"})
+"""Settings whose values are never shown."""
 _OR_NONE: Final = "or leave it out for the embedded server"
 _DOTTED: Final = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 
@@ -56,6 +58,17 @@ def _domains(value: tuple[str, ...]) -> tuple[str, ...]:
     except ConfigError as error:
         raise ValueError(str(error)) from None
     return value
+
+
+def _key_fields(value: object) -> object:
+    listed = _listed(value)
+    if isinstance(listed, list | tuple) and all(isinstance(word, str) for word in listed):
+        try:
+            KeyFields.of_words(listed)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return tuple(listed)
+    return listed
 
 
 def _filled(value: object) -> object:
@@ -101,6 +114,21 @@ class OperatorSettings(BaseSettings):
     """The application's factory, module:factory: its sender keys, callbacks, handlers and headers."""
     keys: Annotated[Path | None, _allowed("a folder's path")] = None
     """A folder with the senders' keys as PEM files, where no application gives them."""
+    keys_collection: Annotated[
+        str | None,
+        _allowed(
+            "collection, or database.collection",
+            pattern=r"^([A-Za-z0-9_-]{1,63}\.)?[A-Za-z_][A-Za-z0-9_-]{0,119}$",
+        ),
+    ] = None
+    """A MongoDB collection with the senders' keys instead of a folder, of the queue's database unless it names one."""
+    keys_fields: Annotated[
+        tuple[str, ...],
+        NoDecode,
+        BeforeValidator(_key_fields),
+        _allowed("name=field, of sender, rsa, ed25519, rsa_id, ed25519_id and retired, separated by commas"),
+    ] = ()
+    """Where in that collection's rows the keys are, as in sender=id,rsa=keys.rsa; else in fields of these names."""
     allow_networks: Annotated[
         tuple[IPv4Network | IPv6Network, ...],
         NoDecode,
@@ -249,6 +277,24 @@ def load_settings(flags: Mapping[str, str], *, config: Path | None = None) -> Op
     return settings
 
 
+def origins(flags: Mapping[str, str], *, config: Path | None = None) -> dict[str, str]:
+    """Where the value of each setting comes from: its flag, its variable, the file, or `default`.
+
+    Args:
+        flags: As for `load_settings`, which accepts them.
+        config: Likewise.
+    """
+    file = config or Path(os.environ.get(f"{PREFIX}CONFIG") or CONFIG_FILE)
+    in_file = tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}
+    found: dict[str, str] = {}
+    for name in settings_class().model_fields:
+        if name in flags or PREFIX + name.upper() in os.environ:
+            found[name] = _origin(name, flags, file)
+        else:
+            found[name] = str(file) if name in in_file else "default"
+    return found
+
+
 def unknown_variables() -> list[str]:
     """Variables that look like settings and are none, such as a misspelt one."""
     known = {PREFIX + name.upper() for name in settings_class().model_fields} | {f"{PREFIX}CONFIG"}
@@ -265,7 +311,7 @@ def _explain(base: type[OperatorSettings], detail: Any, flags: Mapping[str, str]
     allowed = extra.get("allowed") if isinstance(extra, dict) else detail["msg"]
     if detail["type"] == "empty":
         return f"{origin} is empty; allowed is {allowed}, {_OR_NONE}"
-    value = "not shown" if name in _SECRET else repr(_given(name, flags, detail))[:_SHOWN_MAX]
+    value = "not shown" if name in SECRET else repr(_given(name, flags, detail))[:_SHOWN_MAX]
     return f"{origin} is {value}; allowed is {allowed}"
 
 

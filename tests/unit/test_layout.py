@@ -16,13 +16,13 @@ LONGEST = 400
 
 PUBLIC = """
     Admission AttemptOutcome Batch BatchProgress BreakerResult BreakerScope BreakerStore CachingSenderKeys Cancelled
-    Circuit CircuitBreaker CircuitState ConfigError ConflictingActivity Deliverer DelivererConfig DeliveryAttempt
-    DeliveryError DeliveryFailure DeliveryState Explanation FailedDelivery FailureReason FolderSenderKeys GatewayState
-    HandledJob Handler Inbox InputError InvalidActivity InvalidInbox JobInfo JobOutcome JobRefused KeyRefused KindStatus
-    MemoryBreakers OjakError Outbound PortableInbox Priority PrivateKey Probe QueueFull QueueUnavailable QueuedJob
-    Replayed Scheme SenderKeyring SenderKeys Sent SentInbox SentState Settled SettledOutcome Signal SigningError
-    SigningKey StoreError UnknownActivity UnknownBatch UnknownJob UnknownSender Verdict WaitsFor deliver
-    deliver_with_headers permanent_status
+    Circuit CircuitBreaker CircuitState CollectionSenderKeys ConfigError ConflictingActivity Deliverer DelivererConfig
+    DeliveryAttempt DeliveryError DeliveryFailure DeliveryState Explanation FailedDelivery FailureReason
+    FolderSenderKeys GatewayState HandledJob Handler Inbox InputError InvalidActivity InvalidInbox JobInfo JobOutcome
+    JobRefused KeyFields KeyRefused KindStatus MemoryBreakers OjakError Outbound Outgoing PortableInbox Priority
+    PrivateKey Probe QueueFull QueueSettings QueueUnavailable QueuedJob Replayed Scheme SenderKeyring SenderKeys Sent
+    SentInbox SentState Settled SettledOutcome Signal SigningError SigningKey StoreError UnknownActivity UnknownBatch
+    UnknownJob UnknownSender Verdict WaitsFor deliver deliver_with_headers permanent_status
 """
 
 

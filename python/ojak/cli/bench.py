@@ -9,6 +9,8 @@ import orjson
 
 from ojak.bench.delivery import BenchPlan, BenchResult, run_bench
 from ojak.errors import OjakError
+from ojak.rig.descriptors import require_descriptors
+from ojak.rig.interruptible import interruptible
 
 
 @click.command()
@@ -33,11 +35,16 @@ def bench(deliveries: int, hosts: int, workers: int, body_bytes: int, keep: Path
         if shows:
             print(f"\r{done:>8} of {total} deliveries", end="\n" if done >= total else "", file=sys.stderr, flush=True)
 
-    try:
-        result = run_bench(plan, say=lambda text: print(f"bench: {text}", file=sys.stderr), progress=progress)
-    except OSError as error:
-        # Deliveries that stalled (BenchStalled), a folder that cannot be written, descriptors that ran out.
-        raise OjakError(f"the bench could not go on: {error}") from error
+    def say(text: str) -> None:
+        print(f"bench: {text}", file=sys.stderr)
+
+    with interruptible(say):
+        require_descriptors()
+        try:
+            result = run_bench(plan, say=say, progress=progress)
+        except OSError as error:
+            # Deliveries that stalled (BenchStalled), a folder that cannot be written, descriptors that ran out.
+            raise OjakError(f"the bench could not go on: {error}") from error
     print(orjson.dumps(result.as_json()).decode() if as_json else _as_text(result))
     return 0 if result.account.clean else 1
 

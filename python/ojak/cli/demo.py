@@ -2,12 +2,7 @@
 """`ojak demo`: the main job, to be watched."""
 
 import json
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import Final
 
 import click
 
@@ -17,9 +12,9 @@ from ojak.demo.run import DemoPlan, run_demo
 from ojak.demo.table import as_json as json_of
 from ojak.demo.table import as_text
 from ojak.errors import OjakError
+from ojak.rig.descriptors import require_descriptors
+from ojak.rig.interruptible import interruptible
 from ojak.supervisor.exits import ExitCode
-
-_ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command("demo")
@@ -44,7 +39,8 @@ def demo(*, hosts: int, keep: bool, as_json: bool) -> int:
     130 interrupted.
     """
     progress = Progress(sys.stderr)
-    with _interruptible(progress):
+    with interruptible(progress.say):
+        require_descriptors()
         try:
             result = run_demo(DemoPlan(hosts=hosts, keep=keep), progress)
         except BrokenPipeError:
@@ -53,24 +49,3 @@ def demo(*, hosts: int, keep: bool, as_json: bool) -> int:
             raise OjakError(f"the demo cannot make or read what it needs: {error}") from error
     click.echo(json.dumps(json_of(result)) if as_json else as_text(result))
     return int(ExitCode.OK if result.clean else ExitCode.FAILURE)
-
-
-@contextmanager
-def _interruptible(progress: Progress) -> Iterator[None]:
-    """The first wish to end ends what runs, in order; more of them change nothing, so that nothing is left behind."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        for other in _ENDS:
-            signal.signal(other, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, end) for number in _ENDS}
-    try:
-        yield
-    except KeyboardInterrupt:
-        progress.say("interrupted: everything that ran has ended")
-        raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

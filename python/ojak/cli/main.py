@@ -13,18 +13,19 @@ from typing import Final
 import click
 
 from ojak.errors import OjakError
+from ojak.streams import occupy_closed_streams
 from ojak.supervisor.exits import ExitCode, exit_code_of
-from ojak.supervisor.streams import occupy_closed_streams
 
 COMMANDS: Final = MappingProxyType(
     {
         "batch": "Follow a batch of deliveries, or cancel it.",
         "bench": "Measure what a delivery costs here.",
+        "config": "Show the settings in effect, and the queue's own; clear those.",
         "demo": "Watch real activities go to two hundred hosts, every signature checked.",
         "explain": "Say where an activity went, and what it waits for.",
         "farm": "Serve thousands of mock inboxes that verify and count what arrives.",
         "jobs": "Show jobs of an application's own kinds; cancel and replay them.",
-        "keys": "Make senders' keys.",
+        "keys": "Make, show, list and retire senders' keys.",
         "queue": "Show what is queued; cancel and replay it.",
         "send": "Queue one activity for some inboxes.",
         "supervisor": "Run the workers that deliver what is queued.",

@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from ojak.cli.where import queue_of, settings_of, where_options
+from ojak.cli.where import key_store_of, queue_of, settings_of, where_options
 from ojak.deliverer import Deliverer
 from ojak.errors import InputError
 from ojak.http.outbound import Outbound
@@ -19,12 +19,13 @@ from ojak.model.inbox import Inbox
 from ojak.model.outcome import Sent, SentState
 from ojak.model.portable import PortableInbox
 from ojak.settings import OperatorSettings
-from ojak.signing import FolderSenderKeys, SenderKeys
+from ojak.signing import SenderKeys
 from ojak.supervisor.app import load_app
 from ojak.supervisor.exits import ExitCode
 
 _SHOWN_MAX: Final = 20
 _TEXT_MAX: Final = 200
+_INBOXES_MAX_BYTES: Final = 1 << 26
 
 
 @click.command("send")
@@ -75,14 +76,15 @@ def send(
     """
     if str(activity) == "-" and file is not None and str(file) == "-":
         raise InputError("activity and --inboxes are both '-'; allowed is one of them from standard input")
+    settings = settings_of(config, **flags)
     wanted = [*map(Inbox, inboxes), *(Inbox(url, shared=True) for url in shared), *_listed(file)]
     elsewhere = [PortableInbox(uri, gateways) for uri in portable]
     if not wanted and not elsewhere:
         raise InputError("no inbox is given; name some with --inbox, --shared-inbox, --portable or --inboxes")
     if gateways and not elsewhere:
         raise InputError("--gateway is given without a portable inbox; allowed is both: --portable names one")
-    settings = settings_of(config, **flags)
-    sent = asyncio.run(_send(settings, _read(activity, "activity"), sender, wanted, elsewhere))
+    body = _read(activity, "activity", most=settings.deliverer_config().max_body_bytes, limit="max_body_bytes")
+    sent = asyncio.run(_send(settings, body, sender, wanted, elsewhere))
     if as_json:
         _print_json(sent)
     else:
@@ -96,41 +98,55 @@ async def _send(
     keys: SenderKeys | None = None
     if settings.app is not None:
         keys = (await load_app(settings.app)).keys
-    if keys is None and settings.keys is not None:
-        keys = FolderSenderKeys(settings.keys)
-    async with Deliverer(
+    store = key_store_of(settings) if keys is None else None
+    deliverer = Deliverer(
         queue_of(settings),
-        keys=keys,
+        keys=keys or store,
         database=settings.database,
         config=settings.deliverer_config(),
         outbound=Outbound(blocked_domains=settings.blocked_domains),
-    ) as deliverer:
-        sent = await deliverer.send(body, sender, inboxes) if inboxes else None
-        if not portable:
-            assert sent is not None
-            return sent
-        other = await deliverer.send_portable(body, sender, portable)
-        return other if sent is None else replace(sent, inboxes={**sent.inboxes, **other.inboxes})
+    )
+    try:
+        async with deliverer:
+            sent = await deliverer.send(body, sender, inboxes) if inboxes else None
+            if not portable:
+                assert sent is not None
+                return sent
+            other = await deliverer.send_portable(body, sender, portable)
+            return other if sent is None else replace(sent, inboxes={**sent.inboxes, **other.inboxes})
+    finally:
+        if store is not None:
+            await store.close()
 
 
 def _listed(file: Path | None) -> Iterator[Inbox]:
     if file is not None:
-        for line in _read(file, "inboxes").decode("utf-8", "replace").splitlines():
+        content = _read(file, "inboxes", most=_INBOXES_MAX_BYTES, limit="send to them in parts")
+        for line in content.decode("utf-8", "replace").splitlines():
             if line.strip():
                 yield Inbox(line.strip())
 
 
-def _read(file: Path, what: str) -> bytes:
+def _read(file: Path, what: str, *, most: int, limit: str) -> bytes:
+    """Read a file or standard input, but never more than `most` bytes: it may be of any length, or endless."""
     if str(file) == "-" and sys.stdin is None:
         raise InputError(f"{what} is '-', and standard input is closed; allowed is a file, or something to read from")
     try:
-        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        if str(file) == "-":
+            content = sys.stdin.buffer.read(most + 1)
+        else:
+            with file.open("rb") as stream:
+                content = stream.read(most + 1)
     except OSError as error:
         raise InputError(f"{what} is {str(file)!r}, which cannot be read: {error.strerror}") from error
+    if len(content) > most:
+        raise InputError(f"{what} is {str(file)!r}, which is too long; allowed are {most} bytes ({limit})")
+    return content
 
 
 def _print_json(sent: Sent) -> None:
-    counts = {str(state): sent.count(state) for state in SentState}
+    # Nothing is pending here, where there is no session.
+    counts = {str(state): sent.count(state) for state in SentState if state is not SentState.PENDING}
     inboxes = {
         given: {
             "state": str(inbox.state),

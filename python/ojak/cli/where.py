@@ -7,9 +7,12 @@ from typing import Any, Final
 
 import click
 
+from ojak.control import url_of
 from ojak.settings import PREFIX, OperatorSettings, flag_of, load_settings, settings_class
+from ojak.signing.key_store import KeyStore
+from ojak.supervisor.key_source import key_store
 
-_FLAGS: Final = ("data", "mongo_url", "mongo_url_file", "database", "keys", "app")
+_FLAGS: Final = ("data", "mongo_url", "mongo_url_file", "database", "keys", "keys_collection", "keys_fields", "app")
 
 
 def where_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -38,6 +41,23 @@ def settings_of(config: Path | None, **flags: str | None) -> OperatorSettings:
         ConfigError: A setting is not usable.
     """
     return load_settings({name: value for name, value in flags.items() if value is not None}, config=config)
+
+
+def key_store_of(settings: OperatorSettings) -> KeyStore | None:
+    """Where the settings have the senders' keys, or None if they name no place.
+
+    Raises:
+        ConfigError: They name two, or the collection's server does not run.
+    """
+    # A folder needs no server.
+    url = url_of(queue_of(settings)) if settings.keys_collection is not None else ""
+    return key_store(
+        folder=settings.keys,
+        collection=settings.keys_collection,
+        fields=settings.keys_fields,
+        mongo_url=url,
+        database=settings.database,
+    )
 
 
 def queue_of(settings: OperatorSettings) -> str:

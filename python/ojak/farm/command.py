@@ -107,6 +107,12 @@ def farm(
     """
     if with_parent:
         die_with_parent(os.getppid())
+    said = True
+
+    def ready(directory: Directory) -> None:
+        nonlocal said
+        said = _tell_ready(directory, folder, ready_fd=ready_fd, as_json=as_json)
+
     try:
         if plan_path is not None:
             if hosts is not None or behaviours or tls or seed is not None:
@@ -121,13 +127,14 @@ def farm(
         report = run_farm(
             plan,
             settings,
-            ready=lambda directory: _tell_ready(directory, folder, ready_fd=ready_fd, as_json=as_json),
+            ready=ready,
             stop_with_stdin=stop_with_stdin,
         )
     except OjakError as error:
         click.echo(f"ojak farm: {error}", err=True)
         sys.exit(_exit_code(error))
-    _say(_summary(report, as_json=as_json))
+    if not (_say(_summary(report, as_json=as_json)) and said):
+        sys.exit(EXIT_FAILURE)
 
 
 def _exit_code(error: OjakError) -> int:
@@ -136,11 +143,12 @@ def _exit_code(error: OjakError) -> int:
     return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILURE
 
 
-def _tell_ready(directory: Directory, folder: Path, *, ready_fd: int | None, as_json: bool) -> None:
+def _tell_ready(directory: Directory, folder: Path, *, ready_fd: int | None, as_json: bool) -> bool:
+    """Say that everything listens; whether the output could be written."""
     if as_json:
-        _say(orjson.dumps(directory).decode())
+        said = _say(orjson.dumps(directory).decode())
     else:
-        _say(
+        said = _say(
             f"farm ready: {len(directory.hosts)} hosts, http port {directory.http_port}, "
             f"tls port {directory.tls_port}, files in {folder}"
         )
@@ -148,6 +156,7 @@ def _tell_ready(directory: Directory, folder: Path, *, ready_fd: int | None, as_
         with suppress(OSError):
             os.write(ready_fd, b"ready\n")
             os.close(ready_fd)
+    return said
 
 
 def _summary(report: FarmReport, *, as_json: bool) -> str:
@@ -160,11 +169,15 @@ def _summary(report: FarmReport, *, as_json: bool) -> str:
     )
 
 
-def _say(text: str) -> None:
-    # whoever read the output may have left; the farm serves on
+def _say(text: str) -> bool:
+    """Print a line; False, in words, if it cannot be written. Whoever read it may have left: the farm serves on."""
     try:
         click.echo(text)
         sys.stdout.flush()
-    except OSError:
+    except OSError as error:
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            click.echo(f"ojak farm: the output cannot be written: {error.strerror}", err=True)
+            return False
+    return True

@@ -143,6 +143,8 @@ class SentState(StrEnum):
     """It was delivered, or refused for good, before."""
     REFUSED = "refused"
     """The inbox is not usable; the others were queued."""
+    PENDING = "pending"
+    """It is in the application's transaction, and queued once that is committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,9 +140,17 @@ def running_supervisor(data_dir: Path, flags: Sequence[str], *, log: Path) -> It
     Raises:
         SupervisorFailed: it did not start; with its own last words.
     """
+    # What the operator has set for his own queue is none of this one's business.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("OJAK_")}
+    config = log.with_name("ojak.toml")
+    config.write_text("# The settings of this run are flags.\n", "utf-8")
     with log.open("wb") as stream:
         process = subprocess.Popen(  # noqa: S603 - our own module, by our own interpreter
-            [sys.executable, "-m", "ojak.rig.tied", str(os.getpid()), "--data", str(data_dir), *flags],
+            [
+                *(sys.executable, "-m", "ojak.rig.tied", str(os.getpid())),
+                *("--config", str(config), "--data", str(data_dir), *flags),
+            ],
+            env=own,
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,

@@ -41,10 +41,10 @@ class KeyExists(SigningError):
 
     Attributes:
         sender: the sender's id.
-        path: the file that is there.
+        place: the file or the collection that holds it.
     """
 
-    def __init__(self, sender: str, path: Path) -> None:
-        super().__init__(f"sender {sender!r} has a key already in {path}; it is replaced only when that is asked for")
+    def __init__(self, sender: str, place: Path | str) -> None:
+        super().__init__(f"sender {sender!r} has a key already in {place}; it is replaced only when that is asked for")
         self.sender = sender
-        self.path = path
+        self.place = place

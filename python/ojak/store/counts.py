@@ -4,15 +4,30 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
+from ojak.model.job import UNFINISHED
+from ojak.model.selection import Selection
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.row import OF_DELIVERIES
+from ojak.store.select import selected
+
+_AT_A_TIME: Final = 1000
 
 
 async def count_by_state(db: QueueDatabase) -> dict[str, int]:
     """How many deliveries are in each state, ended ones included; not jobs of other kinds."""
     groups = await db.jobs.aggregate([{"$match": OF_DELIVERIES}, {"$group": {"_id": "$state", "count": {"$sum": 1}}}])
     return {str(group["_id"]): group["count"] async for group in groups}
+
+
+async def count_waiting_of(db: QueueDatabase, selection: Selection) -> int:
+    """How many deliveries of a sender are unfinished, and how many of its sends wait in the outbox."""
+    # The outbox first: what leaves it meanwhile is found among the deliveries.
+    count = await db.outbox.count_documents({"state": "waiting", "sender": selection.sender})
+    async for rows in selected(db, selection, {"state": {"$in": list(UNFINISHED)}}, at_a_time=_AT_A_TIME):
+        count += len(rows)
+    return count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ _CLIENT_OPTIONS: Final[dict[str, Any]] = {
     "appname": "ojak",
 }
 
-_CODEC: Final[CodecOptions[Document]] = CodecOptions(
+CODEC: Final[CodecOptions[Document]] = CodecOptions(
     tz_aware=True,
     # A row with a date beyond Python's years, or with text that is no UTF-8, must not end the cursor of a whole claim.
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
@@ -44,7 +44,8 @@ _CODEC: Final[CodecOptions[Document]] = CodecOptions(
     uuid_representation=UuidRepresentation.STANDARD,
 )
 
-_MAJORITY: Final = WriteConcern(w="majority")
+OUTBOX: Final = "outbox"
+MAJORITY: Final = WriteConcern(w="majority")
 _CLOCK: Final = SystemClock()
 _OFFSET_KEPT_S: Final = 60.0
 
@@ -74,6 +75,13 @@ def twin(client: AsyncMongoClient[Document]) -> MongoClient[Document]:
     return MongoClient(**settings)
 
 
+def async_twin(client: MongoClient[Any]) -> AsyncMongoClient[Document]:
+    """Make an asynchronous client with the settings of a blocking one of the application's."""
+    settings = dict(client._init_kwargs)  # noqa: SLF001 - as above
+    settings.update(_CLIENT_OPTIONS, connect=None)
+    return AsyncMongoClient(**settings)
+
+
 class QueueDatabase:
     """The queue's collections.
 
@@ -90,8 +98,8 @@ class QueueDatabase:
         try:
             self._database = client.get_database(
                 name,
-                codec_options=_CODEC,
-                write_concern=_MAJORITY,
+                codec_options=CODEC,
+                write_concern=MAJORITY,
                 read_concern=ReadConcern("local"),
                 read_preference=ReadPreference.PRIMARY,
             )
@@ -110,6 +118,7 @@ class QueueDatabase:
         self.shards = self._collection("shards")
         self.workers = self._collection("workers")
         self.batches = self._collection("batches")
+        self.outbox = self._collection(OUTBOX)
         self.settings = self._collection("settings")
         self.migrations = self._collection("migrations")
         # A wake-up that is lost costs one poll; waiting for a majority to hold it would cost every send.

@@ -170,11 +170,11 @@ async def _insert(db: QueueDatabase, rows: Sequence[Document]) -> tuple[list[Enq
     while taken:
         missing: list[int] = []
         ids = [rows[place]["_id"] for place in taken]
-        found = {
-            row["_id"]: row async for row in db.jobs.find({"_id": {"$in": ids}}, {"state": 1, "order": 1, "lane": 1})
-        }
+        fields = {"state": 1, "order": 1, "lane": 1, "outbox_row": 1}
+        found = {row["_id"]: row async for row in db.jobs.find({"_id": {"$in": ids}}, fields)}
         states = {row_id: row["state"] for row_id, row in found.items()}
-        revived = await _revive(db, [rows[place] for place in taken], states)
+        anew = [rows[place] for place in taken if not _is_same_send(rows[place], found.get(rows[place]["_id"]))]
+        revived = await _revive(db, anew, states)
         for place in taken:
             row_id = rows[place]["_id"]
             state = states.get(row_id)
@@ -196,6 +196,11 @@ async def _insert(db: QueueDatabase, rows: Sequence[Document]) -> tuple[list[Enq
         taken = await _insert_all(db, rows, missing)
         blocked |= {place for place in missing if rows[place]["state"] == "blocked"} - taken
     return answers, blocked
+
+
+def _is_same_send(row: Document, found: Document | None) -> bool:
+    """Whether the row that stands is of the very send that is being repeated: then its end stands too."""
+    return found is not None and "outbox_row" in row and row["outbox_row"] == found.get("outbox_row")
 
 
 async def _insert_all(db: QueueDatabase, rows: Sequence[Document], places: Sequence[int]) -> set[int]:
@@ -258,7 +263,7 @@ async def _revive(db: QueueDatabase, rows: Sequence[Document], states: Mapping[b
 
 _SAID_ANEW: Final = (
     *("priority", "body", "sender", "ref", "shared", "since", "order", "batch", "give_up_at"),
-    *("lane", "gateways", "at", "portable"),
+    *("lane", "gateways", "at", "portable", "outbox_row"),
 )
 """What a row takes over from the send that revives it, or loses."""
 
@@ -300,5 +305,5 @@ def revival(db: QueueDatabase, row: Document) -> list[Document]:
                 "leases": 0,
             }
         },
-        {"$unset": ["told", "finished_at", "expire_at", "lease", "last", "cancel", "tried", *left]},
+        {"$unset": ["told", "told_at", "finished_at", "expire_at", "lease", "last", "cancel", "tried", *left]},
     ]

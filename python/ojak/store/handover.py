@@ -31,6 +31,7 @@ class Handover:
         takes_back: what this one takes back where it was not begun.
         batch: the tag of their batch, or None.
         give_up_at: its deadline, or None.
+        outbox_row: the row of the outbox that it was queued from, or None.
     """
 
     activity_identity: str
@@ -43,6 +44,7 @@ class Handover:
     takes_back: tuple[Taken, ...]
     batch: str | None = None
     give_up_at: datetime | None = None
+    outbox_row: bytes | None = None
 
     def row_fields(self) -> Document:
         """The fields that every row of it has."""
@@ -58,6 +60,8 @@ class Handover:
             fields["batch"] = self.batch
         if self.give_up_at is not None:
             fields["give_up_at"] = self.give_up_at
+        if self.outbox_row is not None:
+            fields["outbox_row"] = self.outbox_row
         return fields
 
 
@@ -70,6 +74,7 @@ async def hand_over(
     kept_s: float,
     order_key: str | None = None,
     batch: Batch | None = None,
+    outbox_row: bytes | None = None,
 ) -> Handover:
     """Store an activity, and find what goes before it and what it takes back.
 
@@ -81,6 +86,7 @@ async def hand_over(
         kept_s: how long a delivery queued now can need its bytes.
         order_key: the application's key; None: what the activity is about (SPEC section 2, "Order").
         batch: what they belong to, if to anything.
+        outbox_row: the row of the outbox that it is queued from, if it is.
 
     Raises:
         ConflictingActivity: its id belongs to other bytes that are still being delivered.
@@ -103,4 +109,5 @@ async def hand_over(
         takes_back=takes_back,
         batch=batch.tag if batch is not None else None,
         give_up_at=give_up_at,
+        outbox_row=outbox_row,
     )

@@ -106,6 +106,11 @@ _INDEXES: Final[dict[str, list[IndexModel]]] = {
         IndexModel([("deadline", ASCENDING)], name="open", partialFilterExpression={"open": True}),
         IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
     ],
+    "outbox": [
+        IndexModel([("state", ASCENDING), ("seq", ASCENDING)], name="waiting"),
+        IndexModel([("about", ASCENDING)], name="about", partialFilterExpression={"state": "waiting"}),
+        IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
+    ],
     "breakers": [IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0)],
     "workers": [IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0)],
 }

@@ -15,6 +15,7 @@ from ojak.model.failover import Tried
 from ojak.model.job import Job
 from ojak.model.outcome import FailureReason, SettledOutcome
 from ojak.store.database import Document, QueueDatabase
+from ojak.store.ends import expiry_unless_owing
 from ojak.store.gateways import tried_documents
 from ojak.store.hosts import Due, lower_due
 from ojak.store.leaving import to_queue
@@ -137,7 +138,7 @@ async def _write_alike(db: QueueDatabase, ends: Sequence[Ended], *, tell: bool, 
     if first.maybe_delivered:
         fields["maybe"] = {"$add": [{"$ifNull": ["$maybe", 0]}, 1]}
     if not tell:
-        fields["expire_at"] = db.now.plus(kept_s)
+        fields["expire_at"] = expiry_unless_owing(db, kept_s=kept_s)
     by_stamp = _by_stamp(end.job for end in ends)
     branches = [_leased(ids, stamp) for stamp, ids in by_stamp.items()]
     result = await db.jobs.update_many(

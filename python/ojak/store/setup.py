@@ -45,6 +45,7 @@ async def touch(db: QueueDatabase) -> None:
         db.shards,
         db.workers,
         db.batches,
+        db.outbox,
         db.settings,
         db.migrations,
         db.wakeups,

@@ -44,12 +44,16 @@ class WakeUp:
         small: whether it is work that goes before other work.
         cancel: that something was cancelled which may be leased.
         kinds: of which other kinds there may be work.
+        outbox: that something was written to the outbox, or will be in a moment, when a transaction is committed.
+        telling: that somebody wants to be told of ends from now on.
     """
 
     shards: frozenset[int]
     small: bool
     cancel: bool = False
     kinds: frozenset[str] = frozenset()
+    outbox: bool = False
+    telling: bool = False
 
 
 async def wake_to_cancel(db: QueueDatabase) -> None:
@@ -60,6 +64,16 @@ async def wake_to_cancel(db: QueueDatabase) -> None:
 async def wake_kinds(db: QueueDatabase, kinds: Iterable[str]) -> None:
     """Tell every `run()` that there may be work of other kinds than deliveries."""
     await db.wakeups.insert_one({"at": NEW_SEQ, "shards": [], "kinds": sorted(set(kinds))})
+
+
+async def wake_to_outbox(db: QueueDatabase) -> None:
+    """Tell every `run()` that something is in the outbox, or will be when a transaction is committed."""
+    await db.wakeups.insert_one({"at": NEW_SEQ, "shards": [], "outbox": True})
+
+
+async def wake_to_telling(db: QueueDatabase) -> None:
+    """Tell every `run()` that somebody wants to be told of ends from now on."""
+    await db.wakeups.insert_one({"at": NEW_SEQ, "shards": [], "telling": True})
 
 
 async def wake(db: QueueDatabase, shards: Iterable[int], *, small: bool = True) -> None:
@@ -83,6 +97,8 @@ async def listen(db: QueueDatabase) -> AsyncGenerator[WakeUp, None]:
                     small=row.get("small") is not False,
                     cancel=row.get("cancel") is True,
                     kinds=frozenset(kind for kind in row.get("kinds", ()) if isinstance(kind, str)),
+                    outbox=row.get("outbox") is True,
+                    telling=row.get("telling") is True,
                 )
     finally:
         await cursor.close()

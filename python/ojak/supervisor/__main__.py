@@ -3,10 +3,10 @@
 
 import sys
 
+from ojak.streams import occupy_closed_streams
 from ojak.supervisor.frames import Link
 from ojak.supervisor.master import Master
 from ojak.supervisor.plan import WorkerPlan
-from ojak.supervisor.streams import occupy_closed_streams
 from ojak.worker.board import FlightBoard
 
 

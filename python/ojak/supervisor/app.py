@@ -16,6 +16,7 @@ from ojak.model.handler import Handler, check_handlers
 from ojak.model.outcome import DeliveryAttempt, DeliveryFailure, Settled
 from ojak.signing import SenderKeys
 from ojak.supervisor.exits import AppError
+from ojak.worker.headers import HeadersFor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class AppHooks:
         on_failure: Called with each `DeliveryFailure`.
         on_attempt: Called with each `DeliveryAttempt`.
         handlers: What runs its own kinds of job: a list of `Handler`, one a kind.
+        headers: Asked for further headers of each attempt, as an `Outgoing`.
         breakers: Its own `BreakerStore`; without one, breakers are kept in the queue's database.
     """
 
@@ -36,6 +38,7 @@ class AppHooks:
     on_failure: Callable[[DeliveryFailure], Awaitable[None] | None] | None = None
     on_attempt: Callable[[DeliveryAttempt], Awaitable[None] | None] | None = None
     handlers: Sequence[Handler] = ()
+    headers: HeadersFor | None = None
     breakers: BreakerStore | None = None
 
 
@@ -73,7 +76,7 @@ def _hooks(path: str, made: Any) -> AppHooks:
         found = {name: getattr(made, name, None) for name in names}
     if all(value is None for value in found.values()):
         raise AppError(f"app {path!r} gives {type(made).__name__!r}; allowed is an object with {', '.join(names)}")
-    for name in ("on_settled", "on_failure", "on_attempt"):
+    for name in ("on_settled", "on_failure", "on_attempt", "headers"):
         if found[name] is not None and not callable(found[name]):
             raise AppError(f"app {path!r} gives {name} as {type(found[name]).__name__!r}; allowed is a function")
     if found["keys"] is not None and not callable(getattr(found["keys"], "keys_of", None)):

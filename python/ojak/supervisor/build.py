@@ -7,8 +7,9 @@ from pathlib import Path
 from ojak.deliverer import Deliverer
 from ojak.errors import ConfigError
 from ojak.http.outbound import Outbound
-from ojak.signing import CachingSenderKeys, FolderSenderKeys
+from ojak.signing import CachingSenderKeys
 from ojak.supervisor.app import AppHooks, load_app
+from ojak.supervisor.key_source import key_store
 from ojak.supervisor.plan import WorkerPlan
 from ojak.worker.board import FlightBoard
 
@@ -23,12 +24,19 @@ async def build_deliverer(plan: WorkerPlan, board: FlightBoard) -> Deliverer:
     hooks = await load_app(plan.app) if plan.app is not None else AppHooks()
     keys = hooks.keys
     if keys is None:
-        if plan.keys is None:
+        store = key_store(
+            folder=plan.keys,
+            collection=plan.keys_collection,
+            fields=plan.keys_fields,
+            mongo_url=plan.mongo_url,
+            database=plan.database,
+        )
+        if store is None:
             raise ConfigError(
-                "nothing gives the senders' keys: name a folder of PEM files with --keys, "
-                "or an application whose factory gives keys with --app"
+                "nothing gives the senders' keys: name a folder of PEM files with --keys, a collection with "
+                "--keys-collection, or an application whose factory gives keys with --app"
             )
-        keys = CachingSenderKeys(FolderSenderKeys(plan.keys))
+        keys = CachingSenderKeys(store)
     return Deliverer(
         plan.mongo_url,
         keys=keys,
@@ -47,6 +55,7 @@ async def build_deliverer(plan: WorkerPlan, board: FlightBoard) -> Deliverer:
         on_failure=hooks.on_failure,
         on_attempt=hooks.on_attempt,
         handlers=hooks.handlers,
+        headers=hooks.headers,
         breakers=hooks.breakers or "shared",
         board=board,
         expected=plan.siblings,

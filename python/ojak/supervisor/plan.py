@@ -20,6 +20,8 @@ class WorkerPlan:
         embedded: Whether it is the supervisor's own server, which dies with it.
         app: `module:factory` of the application's code, or nothing.
         keys: The folder of senders' keys, or nothing.
+        keys_collection: The collection of senders' keys, or nothing.
+        keys_fields: Where in its rows they are.
         allow_networks: Networks that may be dialled though they are private.
         blocked_domains: Domains that nothing is sent to.
         resolver_map: A JSON file of names and their addresses, or nothing.
@@ -38,6 +40,8 @@ class WorkerPlan:
     embedded: bool
     app: str | None
     keys: str | None
+    keys_collection: str | None = None
+    keys_fields: tuple[str, ...] = ()
     allow_networks: tuple[str, ...]
     blocked_domains: tuple[str, ...] = ()
     resolver_map: str | None
@@ -77,7 +81,7 @@ class SupervisorPlan:
         config: dict[str, Any] = worker.pop("config")
         for name in ("retry_statuses", "final_statuses"):
             config[name] = frozenset(config[name])
-        for name in ("allow_networks", "blocked_domains"):
+        for name in ("allow_networks", "blocked_domains", "keys_fields"):
             worker[name] = tuple(worker[name])
         return cls(worker=WorkerPlan(config=DelivererConfig(**config), **worker), **data)
 

@@ -60,6 +60,8 @@ def plan_of(settings: OperatorSettings) -> SupervisorPlan:
         ConfigError: What a setting names is not there or of another kind, or the URL's file is empty.
     """
     url = settings.url()
+    if settings.keys is not None and settings.keys_collection is not None:
+        raise ConfigError("keys and keys_collection are both given; allowed is one of them")
     for name in ("keys", "resolver_map", "extra_ca"):
         path: Path | None = getattr(settings, name)
         if path is None:
@@ -79,6 +81,8 @@ def plan_of(settings: OperatorSettings) -> SupervisorPlan:
             embedded=url is None,
             app=settings.app,
             keys=_absolute(settings.keys),
+            keys_collection=settings.keys_collection,
+            keys_fields=settings.keys_fields,
             allow_networks=tuple(str(network) for network in settings.allow_networks),
             blocked_domains=settings.blocked_domains,
             resolver_map=_absolute(settings.resolver_map),

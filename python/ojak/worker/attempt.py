@@ -25,6 +25,7 @@ from ojak.signing import Scheme, SenderKeys, SigningKey
 from ojak.store.settle import Ended, Retried, without_attempt
 from ojak.worker.bodies import Body
 from ojak.worker.failover import Passed, passed
+from ojak.worker.headers import RequestHeaders
 from ojak.worker.standings import Standings
 
 _log = logging.getLogger("ojak.worker.attempt")
@@ -115,6 +116,7 @@ class Attempter:
         config: limits and statuses.
         clock: for dates in answers.
         blocked: domains that nothing is sent to.
+        headers: gives further headers of each attempt, which are signed; None: there are none.
     """
 
     def __init__(
@@ -126,6 +128,7 @@ class Attempter:
         config: DelivererConfig,
         clock: Clock,
         blocked: BlockedDomains | None = None,
+        headers: RequestHeaders | None = None,
     ) -> None:
         self._blocked = blocked or BlockedDomains()
         self._knocker = knocker
@@ -133,6 +136,7 @@ class Attempter:
         self._standings = standings
         self._config = config
         self._clock = clock
+        self._headers = headers
         self._first = Scheme(config.first_scheme)
         self._random = random.Random()  # noqa: S311 - jitter
 
@@ -167,6 +171,7 @@ class Attempter:
         key = await self._key(job)
         if isinstance(key, Attempted):
             return key
+        signed = await self._headers.of(job) if self._headers is not None else ()
         known = self._standings.scheme(job.lane)
         # No step of the loop lies between this and the request.
         if not begin():
@@ -178,6 +183,7 @@ class Attempter:
                 digest=body.digest,
                 key=key,
                 first=Scheme(known) if known is not None else self._first,
+                signed=signed,
                 allowance=allowance,
             )
         except PostError as error:

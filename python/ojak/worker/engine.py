@@ -16,7 +16,6 @@ from ojak.model.handler import Handler
 from ojak.model.job import Job, Priority
 from ojak.model.outcome import SettledOutcome
 from ojak.store.database import DatabaseTrouble, QueueDatabase
-from ojak.store.ends import set_telling, wants_telling
 from ojak.store.settle import Ended, without_attempt
 from ojak.store.supersede import REASON as TAKEN_BACK
 from ojak.store.wakeups import listen
@@ -32,6 +31,7 @@ from ojak.worker.held import Held
 from ojak.worker.kinds import Kinds
 from ojak.worker.lanes import Lanes
 from ojak.worker.loops import end_tasks, forever, pause
+from ojak.worker.outbox import OutboxLoop
 from ojak.worker.ownership import Ownership
 from ojak.worker.pace import Pace
 from ojak.worker.passing import Passing
@@ -42,12 +42,12 @@ from ojak.worker.settler import Outcome, Settler
 from ojak.worker.standings import Standings
 from ojak.worker.sweeper import Sweeper
 from ojak.worker.teller import Teller
+from ojak.worker.telling import Telling
 
 _log = logging.getLogger("ojak.worker")
 
 _FAREWELL_S = 5.0
 _BEAT_EVERY_S = 1.0
-_TELLING_EVERY_S = 5.0
 
 
 class Engine:
@@ -103,7 +103,7 @@ class Engine:
             on_sent=self._lanes.set_limit,
             on_reopened=self._look,
         )
-        self._telling = False
+        self._telling = Telling(db=db, wanted=teller.has_callbacks, kept_s=config.keep_finished_s)
         self._stopping = asyncio.Event()
         self._kinds = Kinds(
             db=db, handlers=handlers, owner=stamp, held=self._held, clock=clock, config=config, board=board
@@ -117,7 +117,7 @@ class Engine:
             every_s=config.settle_every_s,
             batch=config.settle_batch,
             kept_s=config.keep_finished_s,
-            telling=lambda: self._telling,
+            telling=lambda: self._telling.on,
             on_stored=self._stored,
         )
         self._ownership = Ownership(
@@ -199,8 +199,16 @@ class Engine:
             db=db,
             config=config,
             ownership=self._ownership,
-            telling=lambda: self._telling,
+            telling=self._telling,
             on_mended=self._look,
+        )
+        self._outbox = OutboxLoop(
+            db=db,
+            clock=clock,
+            poll_s=config.poll_every_s,
+            kept_s=config.max_age_s + config.keep_finished_s,
+            # One of all the owners is enough, and shard 0 has at most one.
+            is_ours=lambda: 0 in self._ownership.epochs,
         )
         self._pace = Pace(lanes=self._lanes, clock=clock, most=config.concurrency_max, on_raised=self._flights.fill)
 
@@ -252,9 +260,7 @@ class Engine:
             await self._farewell(renewer, last)
 
     async def _start(self) -> None:
-        if self._teller.has_callbacks:
-            await set_telling(self._db, on=True)
-        self._telling = await wants_telling(self._db)
+        await self._telling.start()
         await self._ownership.join()
         await self._ownership.gather()
         await self._ownership.tick()
@@ -270,12 +276,12 @@ class Engine:
             "sweep": self._sweeper.step,
             "deadlines": self._sweeper.deadline_step,
             "tell-sweep": self._teller.sweep_step,
-            "telling": self._telling_step,
+            "telling": self._telling.step,
             "pace": self._pace.step,
             "beat": self._beat_step,
             **self._kinds.claims(),
         }
-        return {name: forever(name, step) for name, step in steps.items()}
+        return {"outbox": self._outbox.run(), **{name: forever(name, step) for name, step in steps.items()}}
 
     async def _farewell(self, renewer: Renewer, last: Sequence[asyncio.Task[None]]) -> None:
         try:
@@ -289,7 +295,7 @@ class Engine:
             await self._ownership.leave()
             if not any(task.done() for task in last):
                 async with asyncio.timeout(_FAREWELL_S):
-                    await self._teller.idle()
+                    await self._teller.leave()
         except (DatabaseTrouble, TimeoutError) as error:
             _log.warning("left without a farewell; leases end by themselves", extra={"error": type(error).__name__})
         finally:
@@ -354,6 +360,10 @@ class Engine:
                     self._cancels.ask()
                 elif wake_up.kinds:
                     self._kinds.wake(wake_up.kinds)
+                elif wake_up.outbox:
+                    self._outbox.hint()
+                elif wake_up.telling:
+                    self._telling.look()
                 elif not wake_up.shards:
                     self._ownership.look()
                 elif not wake_up.shards.isdisjoint(self._ownership.epochs):
@@ -382,10 +392,6 @@ class Engine:
         await self._flights.hand_back(self._lanes.take_shards(shards))
         await self._flights.landed_in(shards)
         await self._settler.drained()
-
-    async def _telling_step(self) -> None:
-        await pause(_TELLING_EVERY_S)
-        self._telling = await wants_telling(self._db)
 
     async def _beat_step(self) -> None:
         if self._board is not None:

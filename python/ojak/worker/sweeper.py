@@ -9,12 +9,12 @@ from ojak.config import DelivererConfig
 from ojak.store.age import end_too_old
 from ojak.store.batches import end_past_deadlines
 from ojak.store.database import QueueDatabase
-from ojak.store.ends import tell_nobody
 from ojak.store.kind_settle import let_ends_expire
 from ojak.store.order import mend_order
 from ojak.store.sweep import mend_dues
 from ojak.worker.loops import pause
 from ojak.worker.ownership import Ownership
+from ojak.worker.telling import Telling
 
 _log = logging.getLogger("ojak.worker.sweep")
 
@@ -28,7 +28,7 @@ class Sweeper:
         db: the queue.
         config: how often, and what is too old.
         ownership: tells whether shard 0 is ours.
-        telling: whether ends are kept until somebody was told.
+        telling: knows whether ends are kept until somebody was told.
         on_mended: called when there is work that nobody was told of.
     """
 
@@ -38,7 +38,7 @@ class Sweeper:
         db: QueueDatabase,
         config: DelivererConfig,
         ownership: Ownership,
-        telling: Callable[[], bool],
+        telling: Telling,
         on_mended: Callable[[], None],
     ) -> None:
         self._db = db
@@ -71,5 +71,4 @@ class Sweeper:
             _log.error("hosts had work and were not due; mended", extra={"count": count})
             self._on_mended()
         await let_ends_expire(self._db, kept_s=self._config.keep_finished_s)
-        if not self._telling():
-            await tell_nobody(self._db, kept_s=self._config.keep_finished_s)
+        await self._telling.sweep()

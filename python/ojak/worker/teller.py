@@ -5,6 +5,7 @@ import asyncio
 import inspect
 import logging
 import random
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -13,8 +14,10 @@ from ojak.backoff import backoff_s
 from ojak.clock import Clock
 from ojak.model.outcome import DeliveryFailure, Settled, SettledOutcome
 from ojak.store.database import QueueDatabase
-from ojak.store.ends import End, UntoldEnd, mark_rows_told, mark_told, untold
+from ojak.store.ends import End, UntoldEnd, mark_rows_told, mark_told, untold, untold_ids
 from ojak.store.settle import Ended
+from ojak.store.telling import catch_up
+from ojak.store.turns import leave_turn, take_turn
 from ojak.worker.loops import pause
 
 _log = logging.getLogger("ojak.worker.tell")
@@ -25,7 +28,12 @@ CALLBACK_S: Final = 30.0
 """An asynchronous callback that takes longer counts as one that raised."""
 _AT_A_TIME: Final = 100
 PAGE: Final = 200
-_LEFT_OUT: Final = 1000
+FAILED_MAX: Final = 10_000
+"""For so many ends it is kept in mind when their callback is called again; for others it is with the next sweep."""
+GIVES_UP_AFTER: Final = 50
+"""After so many callbacks in a row that raised, the others of a sweep are left for the next."""
+SWEEPER: Final = "teller"
+"""The turn of the one process that tells what was left untold."""
 
 OnSettled = Callable[[Settled], Awaitable[None] | None]
 OnFailure = Callable[[DeliveryFailure], Awaitable[None] | None]
@@ -41,6 +49,7 @@ class Teller:
         every_s: how often untold ends are looked for, and how old they must be.
         kept_s: how long a finished row stays.
         give_up_s: a callback that still raises after so long is counted as told.
+        holder: names this `run()`.
     """
 
     def __init__(
@@ -53,6 +62,7 @@ class Teller:
         every_s: float,
         kept_s: float,
         give_up_s: float,
+        holder: bytes = b"",
     ) -> None:
         self._db = db
         self._clock = clock
@@ -61,7 +71,12 @@ class Teller:
         self._every_s = every_s
         self._kept_s = kept_s
         self._give_up_s = give_up_s
-        self._failed: dict[tuple[str, int], tuple[int, float]] = {}
+        self._holder = holder
+        # A sweep may wait for a slow callback between two looks at its turn.
+        self._turn_s = max(every_s * 3, CALLBACK_S * 2)
+        self._turn_until_s = 0.0
+        self._failed: OrderedDict[tuple[str, int], tuple[int, float]] = OrderedDict()
+        self._raised_in_a_row = 0
         self._waiting: dict[tuple[str, int], tuple[End, bytes]] = {}
         self._unmarked: dict[tuple[str, int], bytes] = {}
         self._come = asyncio.Event()
@@ -110,21 +125,59 @@ class Teller:
         """Wait until nothing that was just stored waits to be told."""
         await self._idle.wait()
 
+    async def leave(self) -> None:
+        """Wait until nothing that was just stored waits to be told, and let others sweep."""
+        await self.idle()
+        if self._turn_until_s:
+            await leave_turn(self._db, SWEEPER, holder=self._holder)
+
     async def sweep_step(self) -> None:
-        """Wait for the next time; tell what is untold for a while, whoever ended it."""
+        """Wait for the next time; tell what is untold for a while, whoever ended it. One process at a time does."""
         await pause(self._every_s)
-        if not self.has_callbacks:
+        if not self.has_callbacks or not await self._has_turn():
             return
+        if count := await catch_up(self._db, kept_s=self._kept_s):
+            _log.info("ends were written before everybody knew that they are to be told", extra={"count": count})
         now_s = self._clock.boot_s()
-        later = [bytes.fromhex(key[0]) for key, (_, not_before_s) in self._failed.items() if not_before_s > now_s]
-        page = PAGE
-        while page == PAGE:
-            found = await untold(self._db, older_s=self._every_s, without=later[:_LEFT_OUT], limit=PAGE)
-            page = len(found)
-            told = [item for item in found if self._is_ours(item) and await self._tell(item.end)]
-            await mark_told(self._db, told, kept_s=self._kept_s)
-            if not told:
+        later = {bytes.fromhex(key[0]) for key, (_, not_before_s) in self._failed.items() if not_before_s > now_s}
+        ids = await untold_ids(self._db, older_s=self._every_s, without=later, limit=WAITING)
+        self._raised_in_a_row = 0
+        for start in range(0, len(ids), PAGE):
+            if not await self._sweep_page(ids[start : start + PAGE]):
+                return
+
+    async def _sweep_page(self, ids: Sequence[bytes]) -> bool:
+        """Tell the ends of some rows; whether the sweep is to go on."""
+        told: list[UntoldEnd] = []
+        goes_on = True
+        for item in await untold(self._db, older_s=self._every_s, ids=ids):
+            goes_on = self._raised_in_a_row < GIVES_UP_AFTER and await self._has_turn()
+            if not goes_on:
                 break
+            if self._is_ours(item) and self._is_due(item):
+                if await self._tell(item.end):
+                    told.append(item)
+                    self._raised_in_a_row = 0
+                else:
+                    self._raised_in_a_row += 1
+        await mark_told(self._db, told, kept_s=self._kept_s)
+        return goes_on
+
+    async def _has_turn(self) -> bool:
+        """Whether this is the one to sweep. Asked before each callback; the database is, when a third has passed."""
+        now_s = self._clock.boot_s()
+        if now_s < self._turn_until_s - self._turn_s * 2 / 3:
+            return True
+        if not await take_turn(self._db, SWEEPER, holder=self._holder, lease_s=self._turn_s):
+            self._turn_until_s = 0.0
+            return False
+        self._turn_until_s = now_s + self._turn_s
+        return True
+
+    def _is_due(self, item: UntoldEnd) -> bool:
+        """Whether its callback did not raise a moment ago: a row may owe several ends, and one of them waits."""
+        _, not_before_s = self._failed.get((item.end.delivery_id, item.end.end), (0, 0.0))
+        return not_before_s <= self._clock.boot_s()
 
     def _is_ours(self, item: UntoldEnd) -> bool:
         """Whether an end does not wait here already, to be told or to be marked."""
@@ -153,6 +206,9 @@ class Teller:
                 return True
             delay_s = backoff_s(min(count, 16), random.Random())  # noqa: S311 - jitter
             self._failed[key] = (count, self._clock.boot_s() + delay_s)
+            self._failed.move_to_end(key)
+            if len(self._failed) > FAILED_MAX:
+                self._failed.popitem(last=False)
             _log.exception("callback raised; called again later", extra={"delivery": end.delivery_id, "in_s": delay_s})
             return False
         self._failed.pop(key, None)

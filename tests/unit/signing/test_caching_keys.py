@@ -174,3 +174,28 @@ def test_two_event_loops_share_one_cache(source: Source, clock: ManualClock) -> 
 def test_settings_are_checked(source: Source, setting: str) -> None:
     with pytest.raises(ConfigError, match=f"{setting} is 0"):
         CachingSenderKeys(source, **{setting: 0})  # type: ignore[arg-type]
+
+
+async def test_r35_of_64_senders_each_is_loaded_once_a_ttl_and_old_keys_serve_while_the_source_fails(
+    source: Source, clock: ManualClock
+) -> None:
+    cache = CachingSenderKeys(source, ttl_s=1.0, clock=clock)
+    senders = [f"https://a.test/{n}" for n in range(64)]
+
+    async def ask() -> list[SenderKeyring]:
+        return await asyncio.gather(*(cache.keys_of(sender) for sender in senders * 80))
+
+    first = await ask()
+    assert len(source.loads) == 64
+    clock.turn(0.9)
+    await ask()
+    assert len(source.loads) == 64
+    clock.turn(0.1)
+    source.failure = KeyRefused("unknown_key", "away")
+    for second in range(1, 4):
+        assert await ask() == first, "an old key is kept"
+        assert len(source.loads) == 64 * (1 + second), "and the source is asked once a second for each"
+        clock.turn(1.0)
+    source.failure = None
+    assert await ask() != first
+    assert len(source.loads) == 64 * 5

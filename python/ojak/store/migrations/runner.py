@@ -42,9 +42,14 @@ async def migrate(db: QueueDatabase, migrations: Mapping[int, Migration] = MIGRA
             )
 
 
-async def _applied(db: QueueDatabase, newest: int) -> int:
+async def schema_of(db: QueueDatabase) -> int:
+    """The number of the schema that the database has."""
     row = await db.migrations.find_one({"_id": "schema"})
-    number = int(row["number"]) if row else 0
+    return int(row["number"]) if row else 0
+
+
+async def _applied(db: QueueDatabase, newest: int) -> int:
+    number = await schema_of(db)
     if number > newest:
         raise StoreError(
             f"the database {db.name!r} has schema {number}, this program knows {newest}: start the newer Ojak"
