@@ -10,7 +10,7 @@ RUST_SOURCES := $(shell find rust -name '*.rs' -not -path '*/target/*' -not -pat
 	Cargo.toml Cargo.lock $(wildcard rust/*/Cargo.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: model help setup build demo test check lint format types imports stubtest rust-check rust-test interop bench-signatures fuzz clean
+.PHONY: model help setup build demo test test-long check lint format types imports stubtest rust-check rust-test interop bench-signatures fuzz clean
 
 help: ## Tell every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ demo: setup ## Watch real activities go to 200 hosts, every signature checked
 
 test: setup ## Run the whole test suite
 	$(BIN)/pytest
+
+test-long: setup ## Run what takes minutes, at full length (but the models: make model)
+	$(BIN)/pytest -m long --ignore=tests/model --durations=20
 
 interop: setup ## Sign and verify against independent implementations (installs them)
 	$(BIN)/python tests/interop/interop.py

@@ -120,8 +120,10 @@ def once(answer: bytes) -> Script:
 
 
 @contextlib.asynccontextmanager
-async def raw_inbox(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawInbox]:
-    """Run a listener. What goes wrong in a script, but for connections that end, fails the test."""
+async def raw_inbox(
+    script: Script, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1"
+) -> AsyncIterator[RawInbox]:
+    """Run a listener on loopback. What goes wrong in a script, but for connections that end, fails the test."""
     inbox = RawInbox()
     tasks: set[asyncio.Task[None]] = set()
 
@@ -140,7 +142,7 @@ async def raw_inbox(script: Script, tls: ssl.SSLContext | None = None) -> AsyncI
             writer.close()
             tasks.discard(task)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls, limit=1 << 22)
+    server = await asyncio.start_server(serve, address, 0, ssl=tls, limit=1 << 22)
     inbox.port = server.sockets[0].getsockname()[1]
     try:
         yield inbox

@@ -3,8 +3,11 @@
 
 import contextlib
 import locale
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.conformance.transport.raw_inbox import ACCEPTED, Peer, always, raw_inbox
@@ -230,11 +233,24 @@ async def test_r10_one_exact_content_type(
     assert LD_JSON == 'application/ld+json; profile="https://www.w3.org/ns/activitystreams"'
 
 
+@pytest.fixture(scope="session")
+def locales(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of locales, built from their sources where the system has these."""
+    folder = tmp_path_factory.mktemp("locales")
+    if program := shutil.which("localedef"):
+        for name in ("ja_JP", "de_DE", "ar_EG"):
+            arguments = ["--no-archive", "-i", name, "-f", "UTF-8", str(folder / f"{name}.UTF-8")]
+            subprocess.run([program, *arguments], check=False, capture_output=True)
+    return folder
+
+
 @pytest.fixture(params=["ja_JP.UTF-8", "de_DE.UTF-8", "ar_EG.UTF-8", "C.UTF-8"])
-def foreign(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def foreign(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, locales: Path) -> Iterator[None]:
     before = locale.setlocale(locale.LC_TIME)
     monkeypatch.setenv("TZ", "Asia/Kathmandu")
     monkeypatch.setenv("LC_ALL", request.param)
+    if (locales / request.param).exists():
+        monkeypatch.setenv("LOCPATH", str(locales))
     time.tzset()
     with contextlib.suppress(locale.Error):  # where it is not installed, the environment alone is tried
         locale.setlocale(locale.LC_TIME, request.param)
@@ -244,6 +260,7 @@ def foreign(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     time.tzset()
 
 
+@pytest.mark.parametrize("first", BOTH)
 @pytest.mark.parametrize(
     ("now_s", "date"),
     [
@@ -254,12 +271,14 @@ def foreign(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 async def test_r17_the_date_is_english_and_gmt(
-    transport: AiohttpTransport, key: SigningKey, foreign: None, now_s: int, date: str
+    transport: AiohttpTransport, key: SigningKey, foreign: None, *, now_s: int, date: str, first: Scheme
 ) -> None:
-    async with raw_inbox(Verifying(key, now_s=now_s)) as inbox:
+    verifying = Verifying(key, now_s=now_s)
+    async with raw_inbox(verifying) as inbox:
         knocker = Knocker(transport, clock=ManualClock(wall_s=now_s))
-        await knocker.knock(inbox.url(), BODY, digest=BodyDigest(BODY), key=key, first=Scheme.CAVAGE)
+        await knocker.knock(inbox.url(), BODY, digest=BodyDigest(BODY), key=key, first=first)
         assert inbox.received[0].field("date") == date
+    assert [verified.scheme for verified in verifying.verified] == [first]
 
 
 async def test_each_request_is_signed_anew(transport: AiohttpTransport, key: SigningKey) -> None:

@@ -262,7 +262,7 @@ class Rows(CommandListener):
         """Nothing was written."""
 
 
-async def test_three_weeks_of_a_dead_host_cost_one_attempt_and_a_few_rows_a_probe(
+async def test_r40_three_weeks_of_a_dead_host_cost_one_attempt_and_a_few_rows_a_probe(
     simulate, db: QueueDatabase, mongod_url: str
 ):
     """Field report R40: a failed probe re-opened the breaker without counting, so the waiting time never grew."""
