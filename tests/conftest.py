@@ -56,6 +56,7 @@ async def db(mongod_url: str, shared_name: str) -> AsyncIterator[QueueDatabase]:
         queue.outbox,
         queue.hosts,
         queue.lanes,
+        queue.host_settings,
         queue.breakers,
         queue.workers,
         queue.settings,

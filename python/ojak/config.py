@@ -34,6 +34,8 @@ _RANGES: Final[dict[str, _Range]] = {
     "concurrency": _Range(1, 256, "deliveries at a time"),
     "concurrency_max": _Range(1, 256, "deliveries at a time"),
     "per_host": _Range(1, 64, "deliveries at a time to one host"),
+    "slow_answer_s": _Range(0.01, 120, "seconds"),
+    "quick_answers": _Range(1, 10_000, "answers in a row"),
     "small_send": _Range(0, 1000, "inboxes"),
     "small_sends_a_minute": _Range(1, 10_000, "sends"),
     "max_queued": _Range(1, 1_000_000_000, "deliveries"),
@@ -80,6 +82,10 @@ class DelivererConfig:
     """How far a `run()` may raise `concurrency` by itself while its loop keeps up; the supervisor's workers use 256."""
     per_host: int = 2
     """Deliveries at a time to one host: a slow or dead server holds so many slots, never the queue."""
+    slow_answer_s: float = 5.0
+    """A host whose answer takes longer, or is a 429, gets one delivery at a time."""
+    quick_answers: int = 20
+    """After so many quick answers in a row it may have twice as many again, up to what it is allowed."""
     small_send: int = 10
     """Sends to at most so many inboxes go before others."""
     small_sends_a_minute: int = 100

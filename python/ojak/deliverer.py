@@ -16,19 +16,21 @@ from ojak.breaker.store import BreakerStore, MemoryBreakers
 from ojak.clock import Clock, SystemClock
 from ojak.config import DelivererConfig
 from ojak.control import translated, url_of
-from ojak.errors import ConfigError
+from ojak.errors import ConfigError, InputError
+from ojak.host_control import HostControl
 from ojak.http.aiohttp_transport import AiohttpTransport
 from ojak.http.knock import Knocker
 from ojak.http.outbound import Outbound
 from ojak.jobs import JobQueue
 from ojak.model.handler import Handler, check_handlers
-from ojak.model.inbox import canonical_inbox
+from ojak.model.host import canonical_host
 from ojak.shard import SHARDS, shard_of
-from ojak.signing import SenderKeys
+from ojak.signing import Scheme, SenderKeys
 from ojak.store.breakers import MongoBreakers
 from ojak.store.database import QueueDatabase, connect
 from ojak.store.mirror import MirroredBreakers
 from ojak.store.reap import bury
+from ojak.store.scheme_hints import SchemeHints
 from ojak.store.shards import bury_owner
 from ojak.store.turns import leave_turn
 from ojak.store.wakeups import wake
@@ -37,11 +39,12 @@ from ojak.worker.board import FlightBoard
 from ojak.worker.engine import Engine
 from ojak.worker.flights import OnAttempt
 from ojak.worker.headers import HeadersFor, RequestHeaders
+from ojak.worker.host_limit import LimitRules
 from ojak.worker.standings import Standings
 from ojak.worker.teller import SWEEPER, OnFailure, OnSettled, Teller
 
 
-class Deliverer(JobQueue):
+class Deliverer(JobQueue, HostControl):
     """Queues activities and sends them (SPEC section 1). Belongs to one event loop.
 
     Args:
@@ -108,6 +111,7 @@ class Deliverer(JobQueue):
             raise ConfigError(f"breakers is {breakers!r}; allowed is a BreakerStore, 'shared' or None")
         self._breakers = MemoryBreakers(self._rules, clock=self._clock) if breakers is None else breakers
         self._running: dict[Engine, asyncio.Event] = {}
+        self._hints = SchemeHints(self._db, self._clock, kept_s=self._config.scheme_memory_s)
         self._stops = 0
 
     async def __aenter__(self) -> Self:
@@ -157,7 +161,8 @@ class Deliverer(JobQueue):
             read_s=self._config.read_s,
             request_s=self._config.request_s,
         )
-        standings = Standings(self._clock)
+        rules = LimitRules(slow_ms=self._config.slow_answer_s * 1000, quick_answers=self._config.quick_answers)
+        standings = Standings(self._clock, per_host=self._config.per_host, rules=rules)
         stamp = secrets.token_bytes(16)
         engine = Engine(
             db=self._db,
@@ -209,26 +214,33 @@ class Deliverer(JobQueue):
             ends.append(ended.wait())
         await asyncio.gather(*ends)
 
-    async def heard_from(self, authority: str) -> bool:
+    async def heard_from(self, authority: str, scheme: Scheme | str | None = None) -> bool:
         """Tell that a verified request came from a host: if it is quarantined, its probe goes at once.
 
         Once in each quarantine, and it closes nothing: only our own deliveries show that the host takes them
-        (SPEC section 4). Does nothing where breakers are kept for inboxes.
+        (SPEC section 4). No probe where breakers are kept for inboxes.
 
         Args:
             authority: the host, as in the URL: `example.org`, or `example.org:8443` with a port that is not its
                 scheme's own.
+            scheme: how the request was signed, or what the host says of itself that it takes (FEP-844e). RFC 9421 is
+                remembered: what goes there is signed so first, unless an operator pinned another, or the host refused
+                it within a day. That it signs in the old way says nothing of what it takes.
 
         Returns:
             Whether a probe was brought forward.
 
         Raises:
-            InvalidInbox: that is no host.
+            InputError: that is no host, or no scheme.
             QueueUnavailable: the database did not answer.
         """
-        host = canonical_inbox(f"https://{authority}/").authority
+        host = canonical_host(authority)
+        if scheme is not None and scheme not in list(Scheme):
+            raise InputError(f"scheme is {str(scheme)[:80]!a}; allowed is {', '.join(Scheme)}, or None")
         await self.set_up()
         async with translated():
+            if scheme == Scheme.RFC9421:
+                await self._hints.take(host, Scheme.RFC9421.value)
             store = self._store_of_breakers(b"")
             if store.scope is not BreakerScope.HOST or not await store.heard_from(host):
                 return False

@@ -25,6 +25,7 @@ COMMANDS: Final = MappingProxyType(
         "explain": "Say where an activity went, and what it waits for.",
         "farm": "Serve thousands of mock inboxes that verify and count what arrives.",
         "jobs": "Show jobs of an application's own kinds; cancel and replay them.",
+        "hosts": "Show how hosts are doing; pause, probe, pin, limit and purge them.",
         "keys": "Make, show, list and retire senders' keys.",
         "queue": "Show what is queued; cancel and replay it.",
         "send": "Queue one activity for some inboxes.",

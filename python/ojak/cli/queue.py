@@ -9,9 +9,11 @@ import click
 
 from ojak.cli.kinds import print_kinds
 from ojak.cli.show import counted, print_counts, print_deliveries_json, print_delivery, print_json
+from ojak.cli.show_hosts import print_pause
 from ojak.cli.where import where_options
 from ojak.cli.which import WHERE, on_queue, say_waiting, which_options
-from ojak.jobs import JobQueue
+from ojak.deliverer import Deliverer
+from ojak.model.host import Pause
 from ojak.model.job import UNFINISHED
 from ojak.model.kind_job import KindStatus
 from ojak.model.outcome import FailureReason, SettledOutcome
@@ -31,12 +33,20 @@ def queue() -> None:
 @where_options(*WHERE)
 @_JSON
 def status(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
-    """Count the deliveries by state. Those that have ended are kept for some days."""
-    counts, kinds = on_queue(config, flags, _counted)
+    """Show what is paused, and count the deliveries by state. Those that have ended are kept for some days."""
+    counts, pauses, kinds = on_queue(config, flags, _status)
     if as_json:
-        unfinished = sum(counts.get(state, 0) for state in UNFINISHED)
-        print_json({"counts": counts, "unfinished": unfinished, "kinds": [asdict(kind) for kind in kinds]})
+        print_json(
+            {
+                "counts": counts,
+                "unfinished": sum(counts.get(state, 0) for state in UNFINISHED),
+                "pauses": [asdict(pause) for pause in pauses],
+                "kinds": [asdict(kind) for kind in kinds],
+            }
+        )
         return
+    for pause in pauses:
+        print_pause(pause)
     if counts:
         print_counts(counts)
     else:
@@ -44,8 +54,8 @@ def status(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
     print_kinds(kinds)
 
 
-async def _counted(queue: JobQueue) -> tuple[dict[str, int], Sequence[KindStatus]]:
-    return await queue.counts(), await queue.kinds()
+async def _status(queue: Deliverer) -> tuple[dict[str, int], Sequence[Pause], Sequence[KindStatus]]:
+    return await queue.counts(), await queue.pauses(), await queue.kinds()
 
 
 @queue.command("list")

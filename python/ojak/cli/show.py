@@ -4,7 +4,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import MAXYEAR, UTC, datetime
 from typing import Any, Final
 
 import click
@@ -44,7 +44,8 @@ def _gateway(gateway: GatewayState, delivery: DeliveryState) -> str:
     if gateway.next:
         parts.append("took it" if delivery.waits_for is None else "is next")
     if gateway.held_until is not None:
-        parts.append(f"held until {time_in_words(gateway.held_until)}")
+        without_end = gateway.held_until.year == MAXYEAR
+        parts.append(f"held until {'it is resumed' if without_end else time_in_words(gateway.held_until)}")
     return f" · {' · '.join(parts)}" if parts else ""
 
 
@@ -77,6 +78,8 @@ def _waiting(delivery: DeliveryState) -> str:
             return f"next try {time_in_words(delivery.next_try)}"
         case WaitsFor.HOST:
             return f"its host is held{at}"
+        case WaitsFor.PAUSE:
+            return f"paused{at or ' until it is resumed'}"
         case WaitsFor.ORDER:
             return f"behind {_cut(delivery.behind)}" if delivery.behind else "behind another delivery"
         case WaitsFor.ANSWER:

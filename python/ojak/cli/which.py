@@ -11,7 +11,6 @@ import click
 
 from ojak.cli.where import queue_of, settings_of
 from ojak.deliverer import Deliverer
-from ojak.jobs import JobQueue
 
 T = TypeVar("T")
 
@@ -34,7 +33,7 @@ def which_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def on_queue(config: Path | None, flags: dict[str, str | None], ask: Callable[[JobQueue], Awaitable[T]]) -> T:
+def on_queue(config: Path | None, flags: dict[str, str | None], ask: Callable[[Deliverer], Awaitable[T]]) -> T:
     """Ask something of the queue that flags and settings name."""
     settings = settings_of(config, **flags)
 
@@ -52,3 +51,17 @@ def say_waiting(count: int) -> None:
         click.echo(
             f"waiting for workers to let go of {count}; one that died is waited for until its leases end", err=True
         )
+
+
+def say_unaware(count: int) -> None:
+    """Tell on a terminal that a pause waits for workers."""
+    if sys.stderr.isatty():
+        click.echo(
+            f"waiting for {count} workers to know; one that died is waited for until its shards are free", err=True
+        )
+
+
+def say_ended(count: int) -> None:
+    """Tell on a terminal how far a long step is."""
+    if sys.stderr.isatty():
+        click.echo(f"{count:>10} ended", err=True)

@@ -16,6 +16,8 @@ class WaitsFor(StrEnum):
     """Its next try, after one that failed."""
     HOST = "host"
     """Its host, to which nothing goes for now."""
+    PAUSE = "pause"
+    """An operator's pause: of its host, or of everything."""
     ORDER = "order"
     """Another delivery of its order to the same inbox."""
     ANSWER = "answer"
@@ -31,7 +33,8 @@ class GatewayState:
         status, reason: of its answer in the attempt that goes on, or else the last one; None and "" if it was not
             asked in that.
         next: it is asked now or next, or is the one that accepted.
-        held_until: nothing goes to it before that; None if it is not held, or the delivery has ended.
+        held_until: nothing goes to it before that, in the year 9999 where a pause has no end; None if it is not held,
+            or the delivery has ended.
     """
 
     origin: str

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from ojak.errors import InputError
 from ojak.model.activity import check_text
-from ojak.model.inbox import InvalidInbox, canonical_inbox
+from ojak.model.host import canonical_host
 from ojak.model.outcome import FailureReason, SettledOutcome
 
 
@@ -48,13 +48,7 @@ class Selection:
         """
         if self.host is None:
             return self
-        for scheme in ("https", "http"):
-            try:
-                authority = canonical_inbox(f"{scheme}://{self.host}/").authority
-            except InvalidInbox:
-                continue
-            return type(self)(host=authority)
-        raise InputError(f"host is {self.host[:200]!r}; allowed is a host's name, with its port if it has one")
+        return type(self)(host=canonical_host(self.host))
 
 
 REPLAYED: Final = frozenset(

@@ -14,6 +14,9 @@ KNOCK_STATUSES: Final = frozenset({400, 401, 403})
 GATE_STATUSES: Final = frozenset({429, 503})
 """Answers that may close the whole host for a while with a `Retry-After`."""
 
+TOO_MANY_REQUESTS: Final = 429
+"""A host that gives this answer gets one delivery at a time for a while."""
+
 FINAL_STATUSES: Final = frozenset({501, 505, 508, 510})
 """The default of `final_statuses`: what is final beside every 3xx and the permanent 4xx."""
 

@@ -25,6 +25,8 @@ from ojak.store.now import EPOCH, Now
 _TRIES: Final = 10
 _DUPLICATE_KEY: Final = 11000
 
+_HAS_REV: Final[Document] = {"$gt": ["$breaker.rev", None]}
+
 RECOMPUTED: Final[list[Document]] = [{"$set": {"hold_until": HOLD}}, {"$set": {"ready": READY}}]
 """The stages after each one that changes a host's breaker."""
 
@@ -205,8 +207,11 @@ class MongoBreakers:
         return await self._bring_forward({"_id": key, "breaker.heard": {"$ne": True}}, {"breaker.heard": True})
 
     async def probe_now(self, key: str) -> bool:
-        """Bring the probe of a key forward, however often: an operator's wish. Gives whether there was a quarantine."""
-        return await self._bring_forward({"_id": key}, {})
+        """Bring the probe of a key forward, however often: an operator's wish. Gives whether there was a quarantine.
+
+        A breaker that is only shown here is marked, so that whoever claims next asks the store that keeps it.
+        """
+        return await self._bring_forward({"_id": key}, {"breaker.asked": True})
 
     async def _bring_forward(self, row: Document, marks: Document) -> bool:
         result = await self._rows.update_one(
@@ -217,16 +222,26 @@ class MongoBreakers:
                 "$expr": {"$gt": ["$breaker.until", self._db.now.expr]},
             },
             [
-                {"$set": {**marks, "breaker.until": self._db.now.expr, "breaker.rev": secrets.token_bytes(8)}},
+                {
+                    "$set": {
+                        **marks,
+                        "breaker.until": self._db.now.expr,
+                        # What is only shown here has none.
+                        "breaker.rev": {"$cond": [_HAS_REV, secrets.token_bytes(8), "$$REMOVE"]},
+                    }
+                },
                 *self._recomputed(),
             ],
         )
         return result.modified_count == 1
 
     async def reset(self, key: str) -> bool:
-        """Forget whatever stands against a key: an operator's wish. Gives whether anything did."""
+        """Forget whatever stands against a key: an operator's wish. Gives whether anything did.
+
+        What is kept elsewhere and only shown here stays as it is.
+        """
         result = await self._rows.update_one(
-            {"_id": key, "breaker": {"$exists": True}}, [{"$unset": "breaker"}, *self._recomputed()]
+            {"_id": key, "breaker.rev": {"$exists": True}}, [{"$unset": "breaker"}, *self._recomputed()]
         )
         return result.modified_count == 1
 

@@ -17,12 +17,11 @@ from ojak.model.outcome import SettledOutcome
 from ojak.model.selection import Cancelled, Selection
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.leaving import end_number
+from ojak.store.notices import announce_cancel
 from ojak.store.order import promote
 from ojak.store.select import JobSelection, selected
-from ojak.store.wakeups import wake_to_cancel
 
 _AT_A_TIME: Final = 1000
-_ANNOUNCED: Final = "cancels"
 _FIRST_PAUSE_S: Final = 0.02
 _SLOWEST_PAUSE_S: Final = 0.5
 _NOT_YET: Final[Document] = {"state": {"$in": list(UNFINISHED)}, "cancel": {"$exists": False}}
@@ -42,7 +41,11 @@ class Cancelling:
 
 
 async def cancel(
-    db: QueueDatabase, selection: Selection | JobSelection, *, on_waiting: Callable[[int], None] | None = None
+    db: QueueDatabase,
+    selection: Selection | JobSelection,
+    *,
+    on_waiting: Callable[[int], None] | None = None,
+    on_progress: Callable[[int], None] | None = None,
 ) -> Cancelled:
     """End what is selected. When this returns, no request of it begins any more.
 
@@ -51,11 +54,12 @@ async def cancel(
         selection: what.
         on_waiting: told now and then of how many deliveries it waits for because a worker holds them. One that died
             without an obituary is waited for until its leases have run out and are reaped.
+        on_progress: told after each step how many have ended.
     """
-    cancelling = await cancel_selected(db, selection)
+    cancelling = await cancel_selected(db, selection, on_progress=on_progress)
     pause_s = _FIRST_PAUSE_S
     if cancelling.flagged:
-        await _announce(db)
+        await announce_cancel(db)
     while waiting := await still_undecided(db, cancelling):
         if on_waiting is not None and pause_s >= _SLOWEST_PAUSE_S:
             on_waiting(waiting)
@@ -65,14 +69,16 @@ async def cancel(
     return Cancelled(count=count, on_wire=on_wire)
 
 
-async def cancel_selected(db: QueueDatabase, selection: Selection | JobSelection) -> Cancelling:
+async def cancel_selected(
+    db: QueueDatabase, selection: Selection | JobSelection, *, on_progress: Callable[[int], None] | None = None
+) -> Cancelling:
     """End what is queued or blocked, flag what is leased. In bounded steps; can be repeated.
 
     Rows move while this goes on, from one state to another: it is done when a pass finds nothing that is not flagged.
     """
     stamp = secrets.token_bytes(8)
     done = Cancelling()
-    while await _pass(db, selection, stamp, done):
+    while await _pass(db, selection, stamp, done, on_progress):
         pass
     async for rows in selected(
         db, selection, {"state": {"$in": ["leased"]}, "cancel": {"$exists": True}}, at_a_time=_AT_A_TIME
@@ -83,7 +89,13 @@ async def cancel_selected(db: QueueDatabase, selection: Selection | JobSelection
     return done
 
 
-async def _pass(db: QueueDatabase, selection: Selection | JobSelection, stamp: bytes, done: Cancelling) -> bool:
+async def _pass(
+    db: QueueDatabase,
+    selection: Selection | JobSelection,
+    stamp: bytes,
+    done: Cancelling,
+    on_progress: Callable[[int], None] | None,
+) -> bool:
     found = False
     async for rows in selected(db, selection, _NOT_YET, at_a_time=_AT_A_TIME):
         found = True
@@ -99,6 +111,8 @@ async def _pass(db: QueueDatabase, selection: Selection | JobSelection, stamp: b
             else:
                 done.flagged[row["_id"]] = True
         await promote(db, freed)
+        if on_progress is not None:
+            on_progress(done.count)
     return found
 
 
@@ -140,18 +154,6 @@ async def count_ended(db: QueueDatabase, cancelling: Cancelling) -> tuple[int, i
 
 def _pages(ids: Sequence[bytes]) -> list[Sequence[bytes]]:
     return [ids[start : start + _AT_A_TIME] for start in range(0, len(ids), _AT_A_TIME)]
-
-
-async def _announce(db: QueueDatabase) -> None:
-    """Say that something leased was cancelled: a count that workers look at, and a wake-up, which may be lost."""
-    await db.settings.update_one({"_id": _ANNOUNCED}, {"$inc": {"count": 1}}, upsert=True)
-    await wake_to_cancel(db)
-
-
-async def announced(db: QueueDatabase) -> int:
-    """How often something leased was cancelled, ever."""
-    row = await db.settings.find_one({"_id": _ANNOUNCED})
-    return int(row["count"]) if row else 0
 
 
 async def flagged_of(db: QueueDatabase, ids: Sequence[bytes]) -> set[bytes]:

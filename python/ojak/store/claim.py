@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
+from ojak.model.host import NO_OVERRIDES, HostOverrides
 from ojak.model.job import Job, Priority
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.hand_back import hand_back
-from ojak.store.hosts import IDLE_KEPT_S, READY
+from ojak.store.host_settings import overrides_of
+from ojak.store.hosts import READY, expiry
 from ojak.store.lane import NextDue, lane_heads, last_look, leased_in, next_dues
 from ojak.store.now import NEVER
 from ojak.store.oldest import Oldest, oldest_jobs
@@ -36,9 +38,13 @@ class ReadyHost:
         quick: whether its record counts it among those that answer, and quickly.
         answer_ms: how long its answers take, smoothed.
         scheme: the scheme it is known to accept, or None.
+        scheme_firm: a pair of knocks showed that within a day.
+        narrowed_to: how many requests it may have open while that is fewer than it is allowed, or None.
         troubled: something stands against it: its record has a breaker, open or not.
         is_open: its breaker is open. It is ready for a probe, or because it is unavailable.
         recovering: it was open a short while ago: one delivery at a time.
+        asked: an operator wished to probe it, though its breaker is only shown in its record.
+        overrides: what an operator has set of how requests go there.
     """
 
     authority: str
@@ -48,9 +54,13 @@ class ReadyHost:
     proven: bool | None
     answer_ms: float | None
     scheme: str | None
+    scheme_firm: bool = False
+    narrowed_to: int | None = None
     troubled: bool = False
     is_open: bool = False
     recovering: bool = False
+    asked: bool = False
+    overrides: HostOverrides = NO_OVERRIDES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +132,12 @@ async def ready_hosts(
                 "proven": 1,
                 "answer_ms": 1,
                 "scheme": {"$cond": [{"$gt": ["$scheme.until", db.now.expr]}, "$scheme.name", None]},
+                "scheme_firm": {"$gt": ["$scheme.firm_until", db.now.expr]},
+                "narrowed_to": 1,
                 "breaker.open": 1,
                 "breaker.to_go": 1,
+                "breaker.asked": 1,
+                "settings": 1,
                 "since": f"${field}",
             }
         },
@@ -151,9 +165,13 @@ def _host_of(row: Document) -> ReadyHost:
         proven=row.get("proven"),
         answer_ms=row.get("answer_ms"),
         scheme=row.get("scheme"),
+        scheme_firm=row.get("scheme_firm") is True,
+        narrowed_to=row.get("narrowed_to"),
         troubled=troubled,
         is_open=breaker.get("open") is True,
         recovering=bool(breaker.get("to_go")),
+        asked=breaker.get("asked") is True,
+        overrides=overrides_of(row.get("settings")),
     )
 
 
@@ -328,18 +346,7 @@ async def _show(
                     }
                 }
             },
-            {
-                "$set": {
-                    "ready": READY,
-                    "expire_at": {
-                        "$cond": [
-                            {"$and": [{"$gte": ["$due.0", NEVER]}, {"$gte": ["$due.1", NEVER]}]},
-                            db.now.plus(IDLE_KEPT_S),
-                            "$$REMOVE",
-                        ]
-                    },
-                }
-            },
+            {"$set": {"ready": READY, "expire_at": expiry(db)}},
         ],
     )
 

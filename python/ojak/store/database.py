@@ -114,6 +114,7 @@ class QueueDatabase:
         self.bodies = self._collection("bodies")
         self.hosts = self._collection("hosts")
         self.lanes = self._collection("lanes")
+        self.host_settings = self._collection("host_settings")
         self.breakers = self._collection("breakers")
         self.shards = self._collection("shards")
         self.workers = self._collection("workers")

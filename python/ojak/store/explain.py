@@ -2,6 +2,7 @@
 """Explain: each delivery of an activity, and what it waits for; and lists of deliveries."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,6 +13,8 @@ from ojak.model.selection import Selection
 from ojak.store.batches import FAILED
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.gateways import lanes_of, tried_of
+from ojak.store.notices import pause_of_everything
+from ojak.store.now import NEVER
 from ojak.store.order import LIVE
 from ojak.store.row import OF_DELIVERIES
 from ojak.store.select import selected
@@ -69,11 +72,14 @@ ALL_STATES: Final = (*UNFINISHED, "delivered", *FAILED)
 async def _read(db: QueueDatabase, rows: Sequence[Document]) -> list[DeliveryState]:
     waiting = [row for row in rows if row["state"] in UNFINISHED]
     lanes = list({lane for row in waiting for lane in (row["lane"], *lanes_of(row.get("gateways", ())))})
-    held: dict[str, datetime] = {}
+    paused = await pause_of_everything(db) if waiting else None
+    held = {lane: _Hold(paused=True, until=paused.until or NEVER) for lane in lanes} if paused is not None else {}
     async for host in db.hosts.find(
-        {"_id": {"$in": lanes}, "$expr": {"$gt": ["$hold_until", db.now.expr]}}, {"hold_until": 1}
+        {"_id": {"$in": lanes}, "$expr": {"$gt": ["$hold_until", db.now.expr]}},
+        {"hold_until": 1, "paused": {"$gt": ["$settings.pause.until", db.now.expr]}},
     ):
-        held[host["_id"]] = host["hold_until"]
+        hold = _Hold(paused=host["paused"], until=host["hold_until"])
+        held[host["_id"]] = max(hold, held.get(host["_id"], hold))
     behind = await _behind(db, [row["order"] for row in waiting if row["state"] == "blocked" and "order" in row])
     now = await db.server_time()
     return [_state_of(row, held, behind, now) for row in rows]
@@ -85,7 +91,15 @@ async def _behind(db: QueueDatabase, orders: Sequence[bytes]) -> dict[bytes, str
     return {row["order"]: str(row["activity"]) async for row in rows}
 
 
-def _state_of(row: Document, held: Mapping[str, datetime], behind: Mapping[bytes, str], now: datetime) -> DeliveryState:
+@dataclass(frozen=True, slots=True, order=True)
+class _Hold:
+    """Until when nothing goes to a host, and whether an operator wants it so."""
+
+    paused: bool
+    until: datetime
+
+
+def _state_of(row: Document, held: Mapping[str, _Hold], behind: Mapping[bytes, str], now: datetime) -> DeliveryState:
     last: Any = row.get("last")
     last = last if isinstance(last, dict) else {}
     waits_for, next_try = _waits_for(row, held, now)
@@ -111,7 +125,7 @@ def _state_of(row: Document, held: Mapping[str, datetime], behind: Mapping[bytes
     )
 
 
-def _gateways_of(row: Document, last: Mapping[str, Any], held: Mapping[str, datetime]) -> tuple[GatewayState, ...]:
+def _gateways_of(row: Document, last: Mapping[str, Any], held: Mapping[str, _Hold]) -> tuple[GatewayState, ...]:
     origins = row.get("gateways")
     if not isinstance(origins, list):
         return ()
@@ -124,13 +138,15 @@ def _gateways_of(row: Document, last: Mapping[str, Any], held: Mapping[str, date
             status=answers[place].status if place in answers else None,
             reason=answers[place].reason if place in answers else "",
             next=place == row.get("at") and (row["state"] in UNFINISHED or row["state"] == "delivered"),
-            held_until=held.get(lanes[place]) if lanes and row["state"] in UNFINISHED else None,
+            held_until=held[lanes[place]].until
+            if lanes and lanes[place] in held and row["state"] in UNFINISHED
+            else None,
         )
         for place, origin in enumerate(origins)
     )
 
 
-def _waits_for(row: Document, held: Mapping[str, datetime], now: datetime) -> tuple[WaitsFor | None, datetime | None]:
+def _waits_for(row: Document, held: Mapping[str, _Hold], now: datetime) -> tuple[WaitsFor | None, datetime | None]:
     state, run_at = row["state"], row.get("run_at")
     if state == "leased":
         return WaitsFor.ANSWER, None
@@ -138,9 +154,10 @@ def _waits_for(row: Document, held: Mapping[str, datetime], now: datetime) -> tu
         return WaitsFor.ORDER, None
     if state != "queued" or not isinstance(run_at, datetime):
         return None, None
-    hold_until = held.get(row["lane"])
-    if hold_until is not None and hold_until > run_at:
-        return WaitsFor.HOST, hold_until
+    hold = held.get(row["lane"])
+    if hold is not None and hold.until > run_at:
+        until = hold.until if hold.until < NEVER else None
+        return WaitsFor.PAUSE if hold.paused else WaitsFor.HOST, until
     if run_at > now:
         return WaitsFor.TIME, run_at
     return WaitsFor.TURN, now

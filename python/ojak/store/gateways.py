@@ -30,6 +30,8 @@ async def holds_of(db: QueueDatabase, authorities: Iterable[str]) -> dict[str, H
                     {"$eq": ["$breaker.open", True]},
                     {"$gt": ["$breaker.unavailable_at", None]},
                     {"$lte": ["$breaker.unavailable_at", db.now.expr]},
+                    # What is paused waits, and is not given up on.
+                    {"$not": [{"$gt": ["$settings.pause.until", db.now.expr]}]},
                 ]
             },
         },

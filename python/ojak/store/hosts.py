@@ -6,7 +6,8 @@ an open breaker), and `ready`, the later of both, is what workers look for. `ask
 claim which read the lane before such a change does not undo it.
 
 While a breaker is open, `ready` is the end of the hold whatever is due, as long as anything waits: the probe takes the
-oldest job though its time has not come. Of an unavailable host it is `due`: what waits is given up on at once.
+oldest job though its time has not come. Of an unavailable host it is `due`: what waits is given up on at once. An
+operator's pause goes before all of it.
 """
 
 import secrets
@@ -28,20 +29,24 @@ IDLE_KEPT_S: Final = 30 * 86_400.0
 
 _ASKS_START: Final = 1 << 40
 
-HOLD: Final[dict[str, Any]] = {"$max": ["$gate_until", "$breaker.until", EPOCH]}
+_PAUSED_UNTIL: Final = "$settings.pause.until"
+
+HOLD: Final[dict[str, Any]] = {"$max": ["$gate_until", "$breaker.until", _PAUSED_UNTIL, EPOCH]}
 """`hold_until`, computed from what stands beside it; what is not there does not count."""
 
 
 def _ready(due: str) -> dict[str, Any]:
     waits = {"$lt": [due, NEVER]}
     given_up = {"$max": [due, {"$ifNull": ["$breaker.unavailable_at", NEVER]}]}
-    return {
+    ready = {
         "$cond": [
             {"$and": [{"$eq": ["$breaker.open", True]}, waits]},
             {"$min": ["$hold_until", given_up]},
             {"$max": [due, "$hold_until"]},
         ]
     }
+    # A pause holds also what would be given up on.
+    return {"$max": [ready, _PAUSED_UNTIL]}
 
 
 READY: Final[dict[str, Any]] = {str(priority.value): _ready(f"$due.{priority.value}") for priority in Priority}
@@ -74,7 +79,7 @@ async def lower_due(db: QueueDatabase, dues: Iterable[Due]) -> None:
         if is_kind_lane(authority):
             lanes.append(UpdateOne({"_id": authority}, lowering(db, of_host), upsert=True))
         else:
-            hosts.append(UpdateOne({"_id": authority}, _lowering(db, authority, of_host), upsert=True))
+            hosts.append(UpdateOne({"_id": authority}, host_lowering(db, authority, of_host), upsert=True))
     for rows, updates in ((db.hosts, hosts), (db.lanes, lanes)):
         for start in range(0, len(updates), _BULK):
             await rows.bulk_write(updates[start : start + _BULK], ordered=False)
@@ -111,7 +116,8 @@ async def look_again(db: QueueDatabase, hosts: Document, *, within_s: float) -> 
     )
 
 
-def _lowering(db: QueueDatabase, authority: str, delays_s: Mapping[Priority, float]) -> list[Document]:
+def host_lowering(db: QueueDatabase, authority: str, delays_s: Mapping[Priority, float]) -> list[Document]:
+    """The update that makes a host due in so many seconds, if not earlier. Upserted, it makes the record."""
     due: Document = {}
     for priority in Priority:
         held = {"$ifNull": [f"$due.{priority.value}", NEVER]}
@@ -135,6 +141,16 @@ def _lowering(db: QueueDatabase, authority: str, delays_s: Mapping[Priority, flo
     ]
 
 
+def expiry(db: QueueDatabase) -> Document:
+    """When a record expires, computed from what stands in it: only while its host is idle and nothing is set for it.
+
+    A record with settings stays, so that no record made anew could be sent to before it has them.
+    """
+    idle = [{"$gte": [f"$due.{name}", NEVER]} for name in READY]
+    unset = {"$eq": [{"$type": "$settings"}, "missing"]}
+    return {"$cond": [{"$and": [*idle, unset]}, db.now.plus(IDLE_KEPT_S), "$$REMOVE"]}
+
+
 async def hold_host(db: QueueDatabase, authority: str, hold_s: float) -> None:
     """Let no request go to a host for `hold_s` seconds from now."""
     await db.hosts.update_one({"_id": authority}, [*_holding(db, hold_s)])
@@ -154,8 +170,10 @@ class HostNews:
         proven: whether its last attempt came through.
         quick: whether it did, and answers come quickly.
         answer_ms: how long its answers take, smoothed, or None if none came.
-        scheme: the scheme that a decisive pair of knocks showed, or None if nothing was learnt.
+        narrowed_to: how many requests it may have open while that is fewer than it is allowed, else None.
+        scheme: the scheme that it was shown to take, or None if nothing was learnt.
         scheme_kept_s: how long that is remembered.
+        scheme_firm_s: how long hints do not change it.
         hold_s: seconds from now before which no request goes to the host, or None.
     """
 
@@ -163,8 +181,10 @@ class HostNews:
     proven: bool
     quick: bool
     answer_ms: float | None
+    narrowed_to: int | None = None
     scheme: str | None = None
     scheme_kept_s: float = 0.0
+    scheme_firm_s: float = 0.0
     hold_s: float | None = None
 
 
@@ -180,9 +200,14 @@ def _news(db: QueueDatabase, item: HostNews) -> list[Document]:
         "proven": item.proven,
         "quick": item.quick,
         ("last_success" if item.proven else "last_failure"): db.now.expr,
+        "narrowed_to": "$$REMOVE" if item.narrowed_to is None else item.narrowed_to,
     }
     if item.answer_ms is not None:
         fields["answer_ms"] = round(item.answer_ms, 1)
     if item.scheme is not None:
-        fields["scheme"] = {"name": item.scheme, "until": db.now.plus(item.scheme_kept_s)}
+        fields["scheme"] = {
+            "name": item.scheme,
+            "until": db.now.plus(item.scheme_kept_s),
+            "firm_until": db.now.plus(item.scheme_firm_s),
+        }
     return [{"$set": fields}, *(_holding(db, item.hold_s) if item.hold_s is not None else [])]

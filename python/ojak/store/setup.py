@@ -41,6 +41,7 @@ async def touch(db: QueueDatabase) -> None:
         db.bodies,
         db.hosts,
         db.lanes,
+        db.host_settings,
         db.breakers,
         db.shards,
         db.workers,

@@ -14,18 +14,20 @@ from ojak.breaker.signals import signal_of
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
 from ojak.errors import SigningError, UnknownSender
-from ojak.http.knock import Knocked, Knocker
+from ojak.http.knock import LD_JSON, Knocked, Knocker
 from ojak.http.transport import FaultReason, PostAnswer, PostError
 from ojak.model.domains import BlockedDomains
 from ojak.model.failover import Came
+from ojak.model.host import ContentForm
 from ojak.model.job import Job
 from ojak.model.outcome import AttemptOutcome, AttemptPhases, DeliveryAttempt, FailureReason, SettledOutcome
-from ojak.model.status import GATE_STATUSES, StatusClass, classify_status, retry_after_s
+from ojak.model.status import GATE_STATUSES, TOO_MANY_REQUESTS, StatusClass, classify_status, retry_after_s
 from ojak.signing import Scheme, SenderKeys, SigningKey
 from ojak.store.settle import Ended, Retried, without_attempt
 from ojak.worker.bodies import Body
 from ojak.worker.failover import Passed, passed
 from ojak.worker.headers import RequestHeaders
+from ojak.worker.scheme_memory import shown_by
 from ojak.worker.standings import Standings
 
 _log = logging.getLogger("ojak.worker.attempt")
@@ -172,7 +174,8 @@ class Attempter:
         if isinstance(key, Attempted):
             return key
         signed = await self._headers.of(job) if self._headers is not None else ()
-        known = self._standings.scheme(job.lane)
+        overrides = self._standings.overrides(job.lane)
+        known = overrides.scheme or self._standings.scheme(job.lane)
         # No step of the loop lies between this and the request.
         if not begin():
             return Attempted(outcome=without_attempt(job, SettledOutcome.CANCELLED, "cancelled"))
@@ -184,6 +187,8 @@ class Attempter:
                 key=key,
                 first=Scheme(known) if known is not None else self._first,
                 signed=signed,
+                second=overrides.scheme is None,
+                content_type=LD_JSON if overrides.form is ContentForm.LD_JSON else None,
                 allowance=allowance,
             )
         except PostError as error:
@@ -233,7 +238,7 @@ class Attempter:
                 again_s=_OWN_FAULT_S,
                 phases=phases,
             )
-        self._standings.note(job.lane, came_through=False, answer_ms=None)
+        self._standings.note(job.lane, came_through=False, answer_ms=None, took_ms=error.phases.answer_ms)
         outcome = self._retry(job, None, error.reason.value, None, maybe_delivered=error.maybe_delivered, free=probe)
         return Attempted(
             outcome=outcome, tells=True, signal=Signal.FAILURE, body_bytes=len(body.content), phases=phases
@@ -248,8 +253,10 @@ class Attempter:
             job.lane,
             came_through=kind in (StatusClass.DELIVERED, StatusClass.GONE, StatusClass.FINAL),
             answer_ms=answer.phases.answer_ms,
+            took_ms=answer.phases.answer_ms,
+            told_to_wait=answer.status == TOO_MANY_REQUESTS,
             # A gateway may go by the activity's proof, and take it whatever the signature.
-            learnt_scheme=knocked.scheme.value if knocked.decisive and job.route is None else None,
+            shown=shown_by(knocked) if job.route is None else None,
             scheme_kept_s=config.scheme_memory_s,
             hold_s=hold_s,
         )

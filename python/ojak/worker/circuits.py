@@ -103,6 +103,9 @@ class Circuits:
                 answers[host.authority] = Admission(verdict=Verdict.SEND, one_at_a_time=host.recovering)
                 if self._mirror is not None:
                     self._mirror.learn_shown(host.authority)
+                    if host.asked:
+                        # An operator's wish, which only the record knew of so far.
+                        await self._ask_to_probe(self._mirror, host.authority)
         asked = [host.authority for host in hosts if host.is_open or not self._in_records]
         if asked:
             asked_at_s = self._clock.boot_s()
@@ -110,6 +113,14 @@ class Circuits:
             for key in asked:
                 self._take_note(key, answers[key], asked_at_s=asked_at_s)
         return answers
+
+    async def _ask_to_probe(self, store: BreakerStore, key: str) -> None:
+        try:
+            await store.heard_from(key)
+        except DatabaseTrouble:
+            raise
+        except Exception:  # noqa: BLE001 - an application's store may raise anything
+            _log.exception("a probe could not be brought forward", extra={"key": key})
 
     async def _ask(self, keys: Sequence[str]) -> Sequence[Admission]:
         try:

@@ -57,7 +57,7 @@ class Claimer:
         on_given_up: called with jobs of unavailable hosts, which end at once.
         on_held: called with jobs that were claimed of a host that is held: to be handed back.
         on_superseded: called with leased jobs that were taken back before they were begun.
-        may_claim: whether there is room for outcomes.
+        may_claim: whether there is room for outcomes, and not everything is paused.
     """
 
     def __init__(
@@ -162,10 +162,12 @@ class Claimer:
         self._claiming = asyncio.ensure_future(self._claim())
         return await asyncio.shield(self._claiming)
 
-    async def finish(self) -> None:
-        """After the loop was cancelled: wait for the claim that was under way, whose jobs are then in the lanes."""
-        if self._claiming is not None:
-            await asyncio.wait([self._claiming], timeout=_FINISH_S)
+    async def finish(self) -> bool:
+        """Wait for the claim that is under way, whose jobs are then in the lanes. Gives whether it has ended."""
+        claiming = self._claiming
+        if claiming is not None:
+            await asyncio.wait([claiming], timeout=_FINISH_S)
+        return claiming is None or claiming.done()
 
     async def _until_needed(self) -> None:
         """Wait until woken and short of work, until work runs low, or until it is time to look without a reason."""
@@ -245,7 +247,7 @@ class Claimer:
         """How many jobs of a host to lease: what it can answer within the time ahead, at least its free slots."""
         if admission.verdict is Verdict.HOLD:
             return _GIVEN_UP  # they need no slot
-        slots = (1 if admission.one_at_a_time else self._lanes.per_host) - foreign
+        slots = (1 if admission.one_at_a_time else self._standings.slots(host.authority)) - foreign
         if slots <= 0:
             return 0
         waiting = self._lanes.waiting_of(host.authority, self._priority)
@@ -290,6 +292,7 @@ class Claimer:
                 wanted,
                 proven=self._standings.proven(item.host.authority),
                 foreign=item.foreign,
+                slots=self._standings.slots(item.host.authority),
                 limit=1 if admission.one_at_a_time or admission.probe is not None else None,
             )
         if jobs:

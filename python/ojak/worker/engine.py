@@ -6,7 +6,6 @@ import logging
 import os
 import socket
 from collections.abc import Coroutine, Sequence
-from contextlib import aclosing
 from typing import Any
 
 from ojak.breaker.store import BreakerStore
@@ -18,11 +17,9 @@ from ojak.model.outcome import SettledOutcome
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.settle import Ended, without_attempt
 from ojak.store.supersede import REASON as TAKEN_BACK
-from ojak.store.wakeups import listen
 from ojak.worker.attempt import Attempter
 from ojak.worker.board import FlightBoard
 from ojak.worker.bodies import Bodies
-from ojak.worker.cancels import Cancels
 from ojak.worker.circuits import Circuits
 from ojak.worker.claimer import Claimer
 from ojak.worker.failover import Failover, given_up
@@ -30,7 +27,9 @@ from ojak.worker.flights import Flights, OnAttempt
 from ojak.worker.held import Held
 from ojak.worker.kinds import Kinds
 from ojak.worker.lanes import Lanes
-from ojak.worker.loops import end_tasks, forever, pause
+from ojak.worker.listener import Listener
+from ojak.worker.loops import end_tasks, forever
+from ojak.worker.notices import Notices
 from ojak.worker.outbox import OutboxLoop
 from ojak.worker.ownership import Ownership
 from ojak.worker.pace import Pace
@@ -145,11 +144,11 @@ class Engine:
                 probes=self._probes,
                 clock=clock,
                 config=config,
-                on_claimed=self._claimed,
+                on_claimed=lambda: self._flights.fill(),  # noqa: PLW0108 - made later
                 on_given_up=self._given_up,
                 on_held=lambda jobs: self._flights.return_soon(jobs),  # noqa: PLW0108 - made later
                 on_superseded=self._superseded,
-                may_claim=self._settler.has_room,
+                may_claim=lambda: self._settler.has_room() and not self._notices.paused,
             )
             for priority in Priority
         }
@@ -177,16 +176,23 @@ class Engine:
             on_attempt=on_attempt,
             on_landed=self._one_landed,
             on_held=self._passing.look,
-            may_begin=lambda: self._ownership.trusted,
+            may_begin=lambda: self._ownership.trusted and self._notices.may_begin,
             lease_s=config.lease_s,
             trust_needed_s=config.request_s,
         )
-        self._cancels = Cancels(
+        self._notices = Notices(
             db=db,
-            held=self._held,
+            owner=self.stamp,
             clock=clock,
             lease_s=config.lease_s,
+            place_s=config.shard_lease_s,
+            held=self._held,
+            lanes=self._lanes,
+            standings=standings,
+            flights=self._flights,
             on_cancelled=(self._flights.cancel, self._kinds.cancel),
+            claims_ended=self._claims_ended,
+            on_changed=self._look,
         )
         self._reaper = Reaper(
             db=db,
@@ -210,6 +216,15 @@ class Engine:
             # One of all the owners is enough, and shard 0 has at most one.
             is_ours=lambda: 0 in self._ownership.epochs,
         )
+        self._listener = Listener(
+            db=db,
+            ownership=self._ownership,
+            claimers=self._claimers,
+            kinds=self._kinds,
+            outbox=self._outbox,
+            telling=self._telling,
+            on_notice=self._notices.look,
+        )
         self._pace = Pace(lanes=self._lanes, clock=clock, most=config.concurrency_max, on_raised=self._flights.fill)
 
     async def run(self) -> None:
@@ -232,7 +247,7 @@ class Engine:
         last = [
             asyncio.create_task(self._settler.run(), name="ojak-settle"),
             asyncio.create_task(forever("tell", self._teller.tell_step), name="ojak-tell"),
-            asyncio.create_task(forever("cancel", self._cancels.step), name="ojak-cancel"),
+            asyncio.create_task(forever("notices", self._notices.step), name="ojak-notices"),
             asyncio.create_task(forever("breakers", self._circuits.step), name="ojak-breakers"),
             *(asyncio.create_task(forever(name, step)) for name, step in self._kinds.settles().items()),
         ]
@@ -261,7 +276,7 @@ class Engine:
 
     async def _start(self) -> None:
         await self._telling.start()
-        await self._ownership.join()
+        await self._notices.start(self._ownership.join)
         await self._ownership.gather()
         await self._ownership.tick()
 
@@ -269,7 +284,7 @@ class Engine:
         steps = {
             "claim-small": self._claim_step,
             "claim-fanout": self._claimers[Priority.FANOUT].step,
-            "listen": self._listen_step,
+            "listen": self._listener.step,
             "own": self._own_step,
             "pass-on": self._passing.step,
             "reap": self._reaper.step,
@@ -310,10 +325,13 @@ class Engine:
         self._flights.close()
         self._kinds.close()
 
+    async def _claims_ended(self) -> bool:
+        """Wait for the claims that are under way; gives whether they have ended."""
+        return all([await claimer.finish() for claimer in self._claimers.values()])
+
     async def _finish_claims(self) -> None:
         """Wait for claims that are under way, and hand back what was not begun."""
-        for claimer in self._claimers.values():
-            await claimer.finish()
+        await self._claims_ended()
         await self._passing.finish()
         await self._flights.hand_back(self._lanes.take_all())
         await self._kinds.finish()
@@ -322,9 +340,6 @@ class Engine:
         """Look for work of every sort now."""
         for claimer in self._claimers.values():
             claimer.wake()
-
-    def _claimed(self) -> None:
-        self._flights.fill()
 
     def _superseded(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
@@ -353,24 +368,6 @@ class Engine:
         if self._board is not None:
             self._board.mark_ready()
 
-    async def _listen_step(self) -> None:
-        async with aclosing(listen(self._db)) as wakeups:
-            async for wake_up in wakeups:
-                if wake_up.cancel:
-                    self._cancels.ask()
-                elif wake_up.kinds:
-                    self._kinds.wake(wake_up.kinds)
-                elif wake_up.outbox:
-                    self._outbox.hint()
-                elif wake_up.telling:
-                    self._telling.look()
-                elif not wake_up.shards:
-                    self._ownership.look()
-                elif not wake_up.shards.isdisjoint(self._ownership.epochs):
-                    self._claimers[Priority.SMALL if wake_up.small else Priority.FANOUT].wake()
-        # The tail ended without an error: it fell behind, or the collection was made anew.
-        await pause(0.2)
-
     async def _own_step(self) -> None:
         await self._ownership.tick()
         self._look()
@@ -384,6 +381,7 @@ class Engine:
         self._held.renewed(stamps, until_s=until_s)
 
     def _renewed_shards(self, epochs: dict[int, int], asked_at_s: float) -> None:
+        self._notices.renewed(asked_at_s=asked_at_s)
         self._ownership.renewed(epochs, asked_at_s=asked_at_s)
         self._held.forget_unused()
 

@@ -4,7 +4,7 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
 from ojak.breaker.admission import BreakerScope
@@ -33,6 +33,10 @@ _STARTS_A_TURN: Final = 4
 OnAttempt = Callable[[DeliveryAttempt], Awaitable[None] | None]
 
 
+class _Halted(Exception):
+    """A delivery may not begin now, and was not begun."""
+
+
 class Flights:
     """Starts deliveries while slots are free, and sees each to its end.
 
@@ -45,7 +49,7 @@ class Flights:
         on_attempt: the application's, or None.
         on_landed: called when a slot was freed.
         on_held: called when a host is held, and what waited for it here was handed back.
-        may_begin: whether the shards are still believed to be owned.
+        may_begin: whether anything may begin: the shards are still believed to be owned, and not everything is paused.
         lease_s: for how long probes are held.
         trust_needed_s: how much longer than now a lease must be believed for a request to begin under it.
     """
@@ -90,7 +94,9 @@ class Flights:
         self._filling = False
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
         self._on_wire: dict[bytes, Job] = {}
+        self._flying: dict[bytes, Job] = {}
         self._cancelled: set[bytes] = set()
+        self._halted: set[bytes] = set()
         self._board_slots: dict[bytes, int] = {}
         self._holds: dict[str, asyncio.TimerHandle] = {}
         self._errands: set[asyncio.Task[None]] = set()
@@ -121,6 +127,7 @@ class Flights:
             if self._trust_left_s(job) >= self._trust_needed_s and self._may_begin():
                 if self._board is not None:
                     self._board_slots[job.id] = self._board.begin(job.id)
+                self._flying[job.id] = job
                 return job
             # Begun now it could outlast its lease, and somebody else's request could stand beside ours.
             self._lanes.done(job, proven=None)
@@ -165,6 +172,9 @@ class Flights:
             else:
                 self._settler.add(attempted.outcome)
             raise
+        except _Halted:
+            self._clear(job.id)
+            self.return_soon([job])
         except DatabaseTrouble as error:
             # Its body could not be read: nothing was sent.
             _log.warning("a body could not be read; handed back", extra={"error": type(error).__name__})
@@ -173,9 +183,13 @@ class Flights:
         finally:
             self._tasks.pop(job.id, None)
             self._on_wire.pop(job.id, None)
+            self._flying.pop(job.id, None)
             self._cancelled.discard(job.id)
+            self._halted.discard(job.id)
             self._probes.leave_inbox(job)
             tells = attempted is not None and attempted.tells
+            if tells:
+                self._lanes.set_slots(job.lane, self._standings.slots(job.lane))
             self._lanes.done(job, proven=self._standings.proven(job.lane) if tells else None)
             self._landed.set()
         if attempted is not None:
@@ -219,15 +233,21 @@ class Flights:
             self._run_errand(self.hand_back(jobs))
 
     def _begin(self, job: Job) -> bool:
-        """Whether a request may begin now. From here on it counts as on the wire."""
+        """Whether a request may begin now, or whether it was cancelled. From here on it counts as on the wire.
+
+        Raises:
+            _Halted: its host was paused, or everything, or its shards are not trusted any more.
+        """
         if job.id in self._cancelled:
             return False
+        if job.id in self._halted or not self._may_begin():
+            raise _Halted
         self._on_wire[job.id] = job
         return True
 
     def _allowance_s(self, job: Job) -> float:
-        """For how long the next request of a delivery may last: none is made after it was cancelled."""
-        return 0.0 if job.id in self._cancelled else self._trust_left_s(job)
+        """For how long the next request of a delivery may last: none is made after it was cancelled or paused."""
+        return 0.0 if job.id in self._cancelled or job.id in self._halted else self._trust_left_s(job)
 
     async def cancel(self, ids: set[bytes]) -> None:
         """Deliveries were cancelled: end what has not begun, and say of what is on the wire that it is.
@@ -290,6 +310,13 @@ class Flights:
     def stop_host(self, authority: str) -> None:
         """The breaker of a host is open: hand back what waits for it here."""
         self._run_errand(self._hand_back_held(self._lanes.take_host(authority)))
+
+    async def halt(self, authorities: Collection[str] | None = None) -> None:
+        """Begin no request to some hosts, or to any, of what is here now. What waits goes back."""
+        names = self._lanes.names() if authorities is None else authorities
+        waiting = [job for name in names for job in self._lanes.take_host(name)]
+        self._halted |= {job.id for job in self._flying.values() if authorities is None or job.lane in authorities}
+        await self._hand_back_held(waiting)
 
     def _clear(self, job_id: bytes) -> None:
         if self._board is not None and (slot := self._board_slots.pop(job_id, None)) is not None:

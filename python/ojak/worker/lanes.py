@@ -32,7 +32,9 @@ class Lane:
         authority: the host.
         shard: its shard.
         proven: whether its last attempt came through and its answers are quick.
-        limit: how many requests it may have open; at most the slots of one host.
+        slots: how many requests it may have open by what is allowed it and how it answers.
+        cap: how many while it recovers from a quarantine, None for as many as it has slots.
+        limit: the lesser of both.
         foreign: requests that a former owner of the shard may still have open; they count toward the host's limit.
         open: requests of ours that are open.
         backlog: how many jobs are leased here and not begun.
@@ -40,13 +42,27 @@ class Lane:
         suspects: how many of those are suspects, by priority.
     """
 
-    __slots__ = ("authority", "backlog", "foreign", "limit", "open", "proven", "shard", "suspects", "waiting")
+    __slots__ = (
+        "authority",
+        "backlog",
+        "cap",
+        "foreign",
+        "limit",
+        "open",
+        "proven",
+        "shard",
+        "slots",
+        "suspects",
+        "waiting",
+    )
 
-    def __init__(self, authority: str, shard: int, *, proven: bool, limit: int) -> None:
+    def __init__(self, authority: str, shard: int, *, proven: bool, slots: int) -> None:
         self.authority = authority
-        self.limit = limit
+        self.limit = slots
         self.shard = shard
         self.proven = proven
+        self.slots = slots
+        self.cap: int | None = None
         self.foreign = 0
         self.open = 0
         self.backlog = 0
@@ -56,6 +72,11 @@ class Lane:
     def pressing(self, priority: Priority) -> int:
         """How many jobs of a line wait, but the first few suspects."""
         return len(self.waiting[priority]) - min(self.suspects[priority], _SUSPECTS_PASSED)
+
+    def may_have(self, slots: int, cap: int | None) -> None:
+        """Say how many requests it may have open."""
+        self.slots, self.cap = slots, cap
+        self.limit = slots if cap is None else min(slots, cap)
 
 
 class Lanes:
@@ -96,14 +117,17 @@ class Lanes:
         *,
         proven: bool,
         foreign: int,
+        slots: int | None = None,
         limit: int | None = None,
     ) -> None:
-        """Take in jobs that were leased for a host, oldest first; `limit` is for a host that may not use its slots."""
+        """Take in jobs that were leased for a host, oldest first.
+
+        `slots` is how many requests it may have open, `per_host` if None; `limit` is for one that may not use them all.
+        """
         lane = self._lanes.get(authority)
-        slots = self._slots(limit)
         if lane is None:
-            lane = self._lanes[authority] = Lane(authority, shard, proven=proven, limit=slots)
-        lane.limit = slots
+            lane = self._lanes[authority] = Lane(authority, shard, proven=proven, slots=self.per_host)
+        lane.may_have(self.per_host if slots is None else slots, limit)
         lane.foreign = foreign
         for job in jobs:
             lane.waiting[job.priority].append(job)
@@ -113,14 +137,19 @@ class Lanes:
             self._leave(lane)
         self._enter(lane)
 
-    def _slots(self, limit: int | None) -> int:
-        return self.per_host if limit is None else min(limit, self.per_host)
-
     def set_limit(self, authority: str, limit: int | None) -> None:
         """Change how many requests a host may have open; None: as many as it has slots."""
         lane = self._lanes.get(authority)
         if lane is not None:
-            lane.limit = self._slots(limit)
+            lane.may_have(lane.slots, limit)
+            self._leave(lane)
+            self._enter(lane)
+
+    def set_slots(self, authority: str, slots: int) -> None:
+        """Change how many requests a host may have open, whatever its breaker says."""
+        lane = self._lanes.get(authority)
+        if lane is not None and lane.slots != slots:
+            lane.may_have(slots, lane.cap)
             self._leave(lane)
             self._enter(lane)
 
@@ -278,6 +307,10 @@ class Lanes:
         """How many jobs of a host's line are leased here and not begun, but the first few suspects."""
         lane = self._lanes.get(authority)
         return lane.pressing(priority) if lane is not None else 0
+
+    def names(self) -> list[str]:
+        """The hosts of which something waits here or is open."""
+        return list(self._lanes)
 
     def open_in(self, shards: Iterable[int]) -> int:
         """How many requests are open to hosts of `shards`."""

@@ -9,6 +9,7 @@ from ojak.config import DelivererConfig
 from ojak.store.age import end_too_old
 from ojak.store.batches import end_past_deadlines
 from ojak.store.database import QueueDatabase
+from ojak.store.host_settings import mend_settings
 from ojak.store.kind_settle import let_ends_expire
 from ojak.store.order import mend_order
 from ojak.store.sweep import mend_dues
@@ -71,4 +72,6 @@ class Sweeper:
             _log.error("hosts had work and were not due; mended", extra={"count": count})
             self._on_mended()
         await let_ends_expire(self._db, kept_s=self._config.keep_finished_s)
+        if count := await mend_settings(self._db):
+            _log.error("hosts lacked what is set for them; mended", extra={"count": count})
         await self._telling.sweep()

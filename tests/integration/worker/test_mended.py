@@ -16,6 +16,7 @@ from ojak.clock import ManualClock
 from ojak.model.activity import activity_of
 from ojak.model.outcome import SettledOutcome
 from ojak.shard import SHARDS
+from ojak.signing import Scheme
 from ojak.store.bodies import put_body
 from ojak.store.claim import ReadyHost
 from ojak.store.database import QueueDatabase
@@ -26,6 +27,7 @@ from ojak.store.sweep import mend_dues
 from ojak.worker import bodies as bodies_module
 from ojak.worker import teller as teller_module
 from ojak.worker.bodies import Bodies
+from ojak.worker.scheme_memory import FIRM_S, SchemeShown
 from ojak.worker.standings import Standings
 from ojak.worker.teller import Teller
 
@@ -139,13 +141,16 @@ async def test_bodies_in_memory_are_counted_once_and_bounded(db: QueueDatabase, 
     assert again.content == activities[0].body
 
 
+PAIR = SchemeShown(scheme=Scheme.RFC9421, decisive=True)
+
+
 def ready(authority: str, scheme: str | None) -> ReadyHost:
     return ReadyHost(authority=authority, shard=0, asks=1, quick=True, proven=True, answer_ms=5.0, scheme=scheme)
 
 
 def test_a_hold_and_a_scheme_survive_news_that_could_not_be_written():
     standings = Standings(ManualClock())
-    standings.note("h.test", came_through=False, answer_ms=5, learnt_scheme="rfc9421", scheme_kept_s=60, hold_s=30)
+    standings.note("h.test", came_through=False, answer_ms=5, shown=PAIR, scheme_kept_s=60, hold_s=30)
     lost = standings.take_news()
     standings.note("h.test", came_through=True, answer_ms=7)
     standings.put_back(lost)
@@ -157,6 +162,7 @@ def test_a_hold_and_a_scheme_survive_news_that_could_not_be_written():
         answer_ms=news.answer_ms,
         scheme="rfc9421",
         scheme_kept_s=60,
+        scheme_firm_s=FIRM_S,
         hold_s=30,
     )
 

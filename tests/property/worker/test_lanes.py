@@ -23,6 +23,8 @@ class LanesMachine(RuleBasedStateMachine):
         self.waiting: dict[bytes, Job] = {}
         self.open: dict[bytes, Job] = {}
         self.foreign: dict[str, int] = {}
+        self.slots: dict[str, int] = {}
+        self.caps: dict[str, int | None] = {}
         self.made = 0
 
     @rule(
@@ -31,16 +33,41 @@ class LanesMachine(RuleBasedStateMachine):
         proven=st.booleans(),
         foreign=st.integers(0, 2),
         deaths=st.sampled_from([0, 0, 0, 1]),
+        slots=st.sampled_from([None, 1, 2, 4]),
+        cap=st.sampled_from([None, None, 1]),
     )
-    def add(self, host: str, priorities: list[Priority], proven: bool, foreign: int, deaths: int) -> None:
+    def add(
+        self,
+        *,
+        host: str,
+        priorities: list[Priority],
+        proven: bool,
+        foreign: int,
+        deaths: int,
+        slots: int | None,
+        cap: int | None,
+    ) -> None:
         jobs = []
         for priority in priorities:
             self.made += 1
             job = dataclasses.replace(TEMPLATE, id=b"%d" % self.made, lane=host, priority=priority, deaths=deaths)
             jobs.append(job)
-        self.lanes.add(host, HOSTS.index(host), jobs, proven=proven, foreign=foreign)
+        self.lanes.add(host, HOSTS.index(host), jobs, proven=proven, foreign=foreign, slots=slots, limit=cap)
+        self.slots[host], self.caps[host] = slots or 2, cap
         self.waiting.update({job.id: job for job in jobs})
         self.foreign[host] = foreign
+
+    @rule(host=st.sampled_from(HOSTS), slots=st.integers(1, 4))
+    def answer_otherwise(self, host: str, slots: int) -> None:
+        self.lanes.set_slots(host, slots)
+        if host in self.lanes.names():
+            self.slots[host] = slots
+
+    @rule(host=st.sampled_from(HOSTS), cap=st.sampled_from([None, 1]))
+    def recover(self, host: str, cap: int | None) -> None:
+        self.lanes.set_limit(host, cap)
+        if host in self.lanes.names():
+            self.caps[host] = cap
 
     @rule(target=running)
     def start(self):
@@ -49,7 +76,7 @@ class LanesMachine(RuleBasedStateMachine):
             return multiple()
         assert self.waiting.pop(job.id) == job
         others = sum(other.lane == job.lane for other in self.open.values())
-        assert others + self.foreign[job.lane] < 2
+        assert others + self.foreign[job.lane] < min(self.slots[job.lane], self.caps[job.lane] or 64)
         suspect = any(other.deaths for other in self.open.values())
         assert not (job.deaths and suspect), "a suspect goes when no other is open"
         older = [
