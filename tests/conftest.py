@@ -58,6 +58,7 @@ async def db(mongod_url: str, shared_name: str) -> AsyncIterator[QueueDatabase]:
         queue.lanes,
         queue.host_settings,
         queue.breakers,
+        queue.holds,
         queue.workers,
         queue.settings,
     ):

@@ -16,7 +16,6 @@ TEMPLATE = Job(
     tries=0,
     deaths=0,
     ends=0,
-    gone_before=False,
     too_old=False,
     stamp=b"s",
 )

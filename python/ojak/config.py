@@ -63,6 +63,12 @@ _RANGES: Final[dict[str, _Range]] = {
     "breaker_longest_s": _Range(0.01, 365 * DAY_S, "seconds"),
     "breaker_recovery": _Range(1, 1000, "consecutive successes"),
     "unavailable_after_s": _Range(1, 3650 * DAY_S, "seconds"),
+    "outage_hosts": _Range(1, 1000, "hosts"),
+    "outage_within_s": _Range(1, 3600, "seconds"),
+    "outage_failed": _Range(0.01, 1, "of those tried"),
+    "outage_good_s": _Range(1, 30 * DAY_S, "seconds"),
+    "outage_probe_s": _Range(0.1, 3600, "seconds"),
+    "outage_back": _Range(1, 1000, "hosts"),
     "max_body_bytes": _Range(2, 16_000_000, "bytes"),
 }
 
@@ -144,6 +150,18 @@ class DelivererConfig:
     """What breakers are kept for: `host` or `inbox`. With inboxes each delivery asks the store, which costs a read."""
     unavailable_after_s: float = 30 * DAY_S
     """A host in the longest quarantine without a success for so long is unavailable: what goes there ends at once."""
+    outage_hosts: int = 10
+    """So many hosts that answered lately, tried within `outage_within_s`, can show that it is us who are cut off."""
+    outage_within_s: float = 60.0
+    """Within this time they have to have been tried."""
+    outage_failed: float = 0.8
+    """This share of them has to have failed by network."""
+    outage_good_s: float = 21_600.0
+    """So long after an answer a host counts as one that answered lately."""
+    outage_probe_s: float = 30.0
+    """While we are cut off, hosts that answered lately are tried so often by a connection without a request."""
+    outage_back: int = 3
+    """When so many of them answered, delivery goes on."""
     max_body_bytes: int = 1 << 20
     """The largest activity that is taken."""
     retry_statuses: frozenset[int] = frozenset()

@@ -35,11 +35,12 @@ from ojak.store.shards import bury_owner
 from ojak.store.turns import leave_turn
 from ojak.store.wakeups import wake
 from ojak.worker.attempt import Attempter
+from ojak.worker.attempts_told import OnAttempt
 from ojak.worker.board import FlightBoard
 from ojak.worker.engine import Engine
-from ojak.worker.flights import OnAttempt
 from ojak.worker.headers import HeadersFor, RequestHeaders
 from ojak.worker.host_limit import LimitRules
+from ojak.worker.outage import Outage
 from ojak.worker.standings import Standings
 from ojak.worker.teller import SWEEPER, OnFailure, OnSettled, Teller
 
@@ -163,6 +164,12 @@ class Deliverer(JobQueue, HostControl):
         )
         rules = LimitRules(slow_ms=self._config.slow_answer_s * 1000, quick_answers=self._config.quick_answers)
         standings = Standings(self._clock, per_host=self._config.per_host, rules=rules)
+        outage = Outage(
+            clock=self._clock,
+            config=self._config,
+            reach=transport.reach,
+            tallies=self._board.tallies if self._board is not None else None,
+        )
         stamp = secrets.token_bytes(16)
         engine = Engine(
             db=self._db,
@@ -176,6 +183,7 @@ class Deliverer(JobQueue, HostControl):
                 clock=self._clock,
                 blocked=self._blocked,
                 headers=self._headers,
+                outage=outage,
             ),
             standings=standings,
             teller=Teller(
@@ -192,6 +200,7 @@ class Deliverer(JobQueue, HostControl):
             board=self._board,
             handlers=self._handlers,
             breakers=self._store_of_breakers(stamp),
+            outage=outage,
             stamp=stamp,
             expected=self._expected,
         )

@@ -213,7 +213,7 @@ async def test_a_sender_whose_key_is_gone_waits_and_its_host_is_not_blamed(farm,
     async with running(deliverer):
 
         async def waits() -> bool:
-            return await db.jobs.count_documents({"last.reason": "key-missing", "state": "queued"}) == 1
+            return await db.jobs.count_documents({"last.reason": "key-missing", "state": "aside"}) == 1
 
         await until(waits)
     row = await db.jobs.find_one()

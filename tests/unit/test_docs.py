@@ -35,7 +35,7 @@ def test_every_reason_that_the_code_writes_is_in_the_list():
     for path in (ROOT / "python" / "ojak" / "worker", ROOT / "python" / "ojak" / "store"):
         for module in path.glob("*.py"):
             text = module.read_text("utf-8")
-            written |= set(re.findall(r'(?:PARKED|TOO_OLD|job|kept\w*|if_parked), "([a-z][a-z-]+)"', text))
+            written |= set(re.findall(r'(?:PARKED|TOO_OLD|job|sender|kept\w*|if_parked), "([a-z][a-z-]+)"', text))
             written |= set(re.findall(r'reason"?[:=] "([a-z-]+)"', text))
     assert "key-missing" in written
     assert "unreadable" in written

@@ -3,7 +3,7 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from ojak.clock import Clock
 
@@ -30,6 +30,64 @@ class OutageRules:
     back_after: int = 3
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutageTally:
+    """What one process, or all of a machine, has seen of good hosts.
+
+    Attributes:
+        tried: how many were tried lately.
+        failed: how many of those failed by network.
+        back: how many answered since the outage began, if there is one.
+        known: how many there are.
+    """
+
+    tried: int = 0
+    failed: int = 0
+    back: int = 0
+    known: int = 0
+
+
+class OutageTallies(Protocol):
+    """Where the processes of one machine put their tallies together. No host is tried by two at a time."""
+
+    @property
+    def turns(self) -> int:
+        """How often an outage began or ended; odd while there is one."""
+        ...
+
+    def turn(self, seen: int) -> None:
+        """Begin or end an outage, unless somebody did since `seen`."""
+        ...
+
+    def post(self, tally: OutageTally) -> None:
+        """Say what this process has seen, in place of what it said before."""
+        ...
+
+    def total(self) -> OutageTally:
+        """What all of them have seen."""
+        ...
+
+
+class OwnTallies:
+    """The tallies of a process that is alone."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self._tally = OutageTally()
+
+    def turn(self, seen: int) -> None:
+        """Begin or end an outage."""
+        self.turns = seen + 1
+
+    def post(self, tally: OutageTally) -> None:
+        """Say what this process has seen."""
+        self._tally = tally
+
+    def total(self) -> OutageTally:
+        """What it has seen."""
+        return self._tally
+
+
 class OutageDetector:
     """Told of each attempt, says whether this machine is cut off.
 
@@ -39,48 +97,75 @@ class OutageDetector:
     Args:
         clock: tells the time.
         rules: what is taken for an outage.
+        tallies: where the processes of this machine count together; by default this one counts alone.
     """
 
-    def __init__(self, *, clock: Clock, rules: OutageRules | None = None) -> None:
+    def __init__(self, *, clock: Clock, rules: OutageRules | None = None, tallies: OutageTallies | None = None) -> None:
         self._clock = clock
         self._rules = rules or OutageRules()
+        self._tallies = tallies or OwnTallies()
         self._answered: OrderedDict[str, float] = OrderedDict()
         # The last try of each good host, the oldest first: when, and whether it failed.
         self._tried: OrderedDict[str, tuple[float, bool]] = OrderedDict()
         self._failed = 0
-        self._back: set[str] | None = None
+        self._back: set[str] = set()
+        self._turns = self._tallies.turns
 
     @property
     def frozen(self) -> bool:
         """Whether breakers and attempt counters stand still: what fails now says nothing about hosts."""
-        return self._back is not None
+        return self._tallies.turns % 2 == 1
 
-    def answered(self, authority: str) -> None:
+    def answered(self, host: str) -> None:
         """A host answered."""
         now_s = self._clock.boot_s()
-        was_good = self._is_good(authority, now_s)
-        self._answered[authority] = now_s
-        self._answered.move_to_end(authority)
+        was_good = self._is_good(host, now_s)
+        self._answered[host] = now_s
+        self._answered.move_to_end(host)
         if len(self._answered) > _KNOWN:
             self._answered.popitem(last=False)
-        if self._back is not None:
-            self._back.add(authority)
-            if len(self._back) >= self._rules.back_after:
-                self._back = None
-                self._tried.clear()
-                self._failed = 0
+        self._keep_up()
+        if self.frozen:
+            self._back.add(host)
+            self._post()
+            self._end_if_over()
         elif was_good:
-            self._note(authority, now_s, failed=False)
+            self._note(host, now_s, failed=False)
 
-    def unreachable(self, authority: str) -> None:
-        """A host failed by network."""
+    def unreachable(self, host: str, *, known: bool = False) -> None:
+        """A host failed by network; `known`: it is known from elsewhere to have answered lately."""
         now_s = self._clock.boot_s()
-        if self._back is not None or not self._is_good(authority, now_s):
+        self._keep_up()
+        if known and host not in self._answered:
+            # At the end of the line: it was good before this process began, and nobody knows when.
+            self._answered[host] = now_s
+            self._answered.move_to_end(host, last=False)
+        if self.frozen or not self._is_good(host, now_s):
             return
-        self._note(authority, now_s, failed=True)
-        tried = len(self._tried)
-        if tried >= self._rules.hosts and self._failed >= self._rules.failed * tried:
-            self._back = set()
+        self._note(host, now_s, failed=True)
+        self._post()
+        total = self._tallies.total()
+        if total.tried >= self._rules.hosts and total.failed >= self._rules.failed * total.tried:
+            self._tallies.turn(self._turns)
+            self._keep_up()
+
+    def beat(self) -> None:
+        """Say what there is to say; once a second, so that the others know that it still holds."""
+        now_s = self._clock.boot_s()
+        while self._answered and not self._is_good(next(iter(self._answered)), now_s):
+            self._answered.popitem(last=False)
+        self._keep_up()
+        self._forget_old(now_s)
+        self._post()
+        if self.frozen:
+            self._end_if_over()
+
+    def _end_if_over(self) -> None:
+        total = self._tallies.total()
+        # Where fewer are left that could answer, all of them are enough: else nothing would ever end it.
+        if total.back >= min(self._rules.back_after, total.known):
+            self._tallies.turn(self._turns)
+            self._keep_up()
 
     def good_hosts(self, limit: int) -> list[str]:
         """The hosts to try the network with, those that answered last first."""
@@ -88,17 +173,34 @@ class OutageDetector:
         newest = [name for name in reversed(self._answered) if self._is_good(name, now_s)]
         return newest[:limit]
 
-    def _is_good(self, authority: str, now_s: float) -> bool:
-        answered_at_s = self._answered.get(authority)
+    def _keep_up(self) -> None:
+        """Begin anew if an outage began or ended since the last look, whoever saw that."""
+        if self._tallies.turns != self._turns:
+            self._turns = self._tallies.turns
+            self._back.clear()
+            self._tried.clear()
+            self._failed = 0
+            self._post()
+
+    def _post(self) -> None:
+        self._tallies.post(
+            OutageTally(tried=len(self._tried), failed=self._failed, back=len(self._back), known=len(self._answered))
+        )
+
+    def _is_good(self, host: str, now_s: float) -> bool:
+        answered_at_s = self._answered.get(host)
         return answered_at_s is not None and now_s - answered_at_s <= self._rules.good_for_s
 
-    def _note(self, authority: str, now_s: float, *, failed: bool) -> None:
-        self._forget(authority)
-        self._tried[authority] = (now_s, failed)
+    def _note(self, host: str, now_s: float, *, failed: bool) -> None:
+        self._forget(host)
+        self._tried[host] = (now_s, failed)
         self._failed += failed
+        self._forget_old(now_s)
+
+    def _forget_old(self, now_s: float) -> None:
         while self._tried and now_s - next(iter(self._tried.values()))[0] > self._rules.within_s:
             self._forget(next(iter(self._tried)))
 
-    def _forget(self, authority: str) -> None:
-        before = self._tried.pop(authority, None)
+    def _forget(self, host: str) -> None:
+        before = self._tried.pop(host, None)
         self._failed -= before is not None and before[1]

@@ -80,6 +80,10 @@ def _waiting(delivery: DeliveryState) -> str:
             return f"its host is held{at}"
         case WaitsFor.PAUSE:
             return f"paused{at or ' until it is resumed'}"
+        case WaitsFor.SENDER:
+            return f"its sender is held{at}"
+        case WaitsFor.INBOX:
+            return f"its inbox is held{at}"
         case WaitsFor.ORDER:
             return f"behind {_cut(delivery.behind)}" if delivery.behind else "behind another delivery"
         case WaitsFor.ANSWER:

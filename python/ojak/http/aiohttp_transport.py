@@ -139,6 +139,26 @@ class AiohttpTransport:
                 # To the end: the first are those unused for longest.
                 self._open[wire] = self._open.pop(wire)
 
+    async def reach(self, url: str) -> None:
+        """Make a new connection to a host, TLS and all, and close it: shows whether the network is there.
+
+        Args:
+            url: canonical; only its origin counts.
+
+        Raises:
+            PostError: there is none.
+        """
+        now_s = boot_s()
+        door = self._door(url[: url.index("/", _SCHEME_END)])
+        flight = Flight(door.authority, now_s, now_s + self._request_s, self._connect_s)
+        CURRENT.set(flight)
+        try:
+            # Of those that keep no connection: an old one would show nothing.
+            connection = await self._closing.connect(door, [], _NO_LIMITS)
+        except _BROKEN as error:
+            raise explain(error, flight, boot_s()) from error
+        connection.close()
+
     def _broken(self, error: Exception, flight: Flight) -> PostAnswer:
         """Answer with the head that arrived before something broke, or raise what that means."""
         answer = salvage_answer(flight)

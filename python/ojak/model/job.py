@@ -59,13 +59,13 @@ class Job:
         tries: attempts spent so far.
         deaths: workers that died while it ran.
         ends: how often it ended before (it may have been revived since).
-        gone_before: the last attempt got a 410.
         too_old: it was queued longer ago than a delivery may wait, by the database's clock.
         past_deadline: its batch's deadline has come.
         order: what it shares with those that it goes before or after, or None.
         since: when its activity was handed over, as a number of the database's that rises, if it is one that another
             can take back before it is begun (`TAKEN_BACK_BY`); else None.
         route: the gateways of a portable inbox, else None.
+        scout: the mark of a hold that it tries, or None: whether its inbox is still gone or quarantined.
         stamp: the lease's stamp; every later write matches it.
     """
 
@@ -81,13 +81,13 @@ class Job:
     tries: int
     deaths: int
     ends: int
-    gone_before: bool
     too_old: bool
     stamp: bytes
     past_deadline: bool = False
     order: bytes | None = None
     since: int | None = None
     route: Route | None = None
+    scout: bytes | None = None
 
     @property
     def url(self) -> str:

@@ -20,6 +20,7 @@ from ojak.store.hand_back import hand_back
 from ojak.store.host_settings import overrides_of
 from ojak.store.hosts import READY, expiry
 from ojak.store.lane import NextDue, lane_heads, last_look, leased_in, next_dues
+from ojak.store.met import Behind, set_aside_met
 from ojak.store.now import NEVER
 from ojak.store.oldest import Oldest, oldest_jobs
 from ojak.store.order import promote_idle
@@ -45,6 +46,7 @@ class ReadyHost:
         recovering: it was open a short while ago: one delivery at a time.
         asked: an operator wished to probe it, though its breaker is only shown in its record.
         overrides: what an operator has set of how requests go there.
+        lately: it answered within `lately_s`.
     """
 
     authority: str
@@ -61,6 +63,7 @@ class ReadyHost:
     recovering: bool = False
     asked: bool = False
     overrides: HostOverrides = NO_OVERRIDES
+    lately: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +88,14 @@ _SHARDS_AT_ONCE: Final = 128
 
 
 async def ready_hosts(
-    db: QueueDatabase, *, shards: Sequence[int], priority: Priority, busy: Sequence[str], quick: int, others: int
+    db: QueueDatabase,
+    *,
+    shards: Sequence[int],
+    priority: Priority,
+    busy: Sequence[str],
+    quick: int,
+    others: int,
+    lately_s: float = 0.0,
 ) -> list[ReadyHost]:
     """The hosts that have work now, the one waiting for longest first.
 
@@ -99,6 +109,7 @@ async def ready_hosts(
         busy: hosts to leave out.
         quick: so many at most whose last attempt came through and that answer quickly.
         others: so many at most of the rest.
+        lately_s: how long ago an answer counts as one of lately.
     """
     field = f"ready.{priority.value}"
     branches: list[list[Document]] = [
@@ -134,6 +145,7 @@ async def ready_hosts(
                 "scheme": {"$cond": [{"$gt": ["$scheme.until", db.now.expr]}, "$scheme.name", None]},
                 "scheme_firm": {"$gt": ["$scheme.firm_until", db.now.expr]},
                 "narrowed_to": 1,
+                "lately": {"$gt": ["$last_success", db.now.plus(-lately_s)]},
                 "breaker.open": 1,
                 "breaker.to_go": 1,
                 "breaker.asked": 1,
@@ -172,6 +184,7 @@ def _host_of(row: Document) -> ReadyHost:
         recovering=bool(breaker.get("to_go")),
         asked=breaker.get("asked") is True,
         overrides=overrides_of(row.get("settings")),
+        lately=row.get("lately") is True,
     )
 
 
@@ -187,6 +200,7 @@ async def claim(
     lease_s: float,
     max_age_s: float,
     probed: Collection[str] = (),
+    behind: Behind | None = None,
 ) -> list[ClaimedHost]:
     """Lease the first jobs of each host.
 
@@ -202,6 +216,7 @@ async def claim(
         max_age_s: how long a delivery may wait; older ones are marked so.
         probed: hosts that this claimer holds the probe of: of each only the oldest job, of whatever line, is leased,
             and what is too old before it.
+        behind: tells what is held and is to be set aside; None where nothing is.
 
     Returns:
         Hosts with at least one leased job. Empty if a shard changed hands meanwhile: then all was given back.
@@ -210,9 +225,12 @@ async def claim(
     await _hide(db, names, priority=priority, lease_s=lease_s)
     held = await leased_in(db, names, owner=owner)
     room = {host.authority: share(host, held.foreign.get(host.authority, 0)) for host in hosts}
-    oldest = await oldest_jobs(db, [name for name in probed if room[name] > 0], max_age_s=max_age_s)
+    oldest = await oldest_jobs(db, [name for name in probed if room[name] > 0], max_age_s=max_age_s, behind=behind)
     room |= dict.fromkeys(probed, 0)
     lanes = await lane_heads(db, room, priority=priority, max_age_s=max_age_s)
+    if behind is not None:
+        met = [row for jobs_of in oldest.values() for row in jobs_of.met]
+        await set_aside_met(db, lanes, met, priority=priority, behind=behind)
     picked = [row for lane in lanes.values() for row in lane.picked]
     picked += [row for jobs_of in oldest.values() for row in jobs_of.rows]
     early = [probe.probe for probe in oldest.values()]

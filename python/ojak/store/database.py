@@ -120,6 +120,7 @@ class QueueDatabase:
         self.workers = self._collection("workers")
         self.batches = self._collection("batches")
         self.outbox = self._collection(OUTBOX)
+        self.holds = self._collection("holds")
         self.settings = self._collection("settings")
         self.migrations = self._collection("migrations")
         # A wake-up that is lost costs one poll; waiting for a majority to hold it would cost every send.

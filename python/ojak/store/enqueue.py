@@ -261,6 +261,12 @@ async def _revive(db: QueueDatabase, rows: Sequence[Document], states: Mapping[b
     }
 
 
+OF_ITS_END: Final = (
+    *("told", "told_at", "finished_at", "expire_at", "lease", "last", "cancel", "tried"),
+    *("behind", "scout"),
+)
+"""What a row that waits again does not have."""
+
 _SAID_ANEW: Final = (
     *("priority", "body", "sender", "ref", "shared", "since", "order", "batch", "give_up_at"),
     *("lane", "gateways", "at", "portable", "outbox_row"),
@@ -305,5 +311,5 @@ def revival(db: QueueDatabase, row: Document) -> list[Document]:
                 "leases": 0,
             }
         },
-        {"$unset": ["told", "told_at", "finished_at", "expire_at", "lease", "last", "cancel", "tried", *left]},
+        {"$unset": [*OF_ITS_END, *left]},
     ]

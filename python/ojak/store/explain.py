@@ -13,13 +13,16 @@ from ojak.model.selection import Selection
 from ojak.store.batches import FAILED
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.gateways import lanes_of, tried_of
+from ojak.store.holds import HoldRow, holds_of
 from ojak.store.notices import pause_of_everything
-from ojak.store.now import NEVER
+from ojak.store.now import NEVER, later
 from ojak.store.order import LIVE
 from ojak.store.row import OF_DELIVERIES
 from ojak.store.select import selected
 
 _AT_A_TIME: Final = 500
+_FAR_S: Final = 1e9
+"""What is held for longer is held until somebody ends it."""
 
 
 class UnknownActivity(InputError):
@@ -80,9 +83,10 @@ async def _read(db: QueueDatabase, rows: Sequence[Document]) -> list[DeliverySta
     ):
         hold = _Hold(paused=host["paused"], until=host["hold_until"])
         held[host["_id"]] = max(hold, held.get(host["_id"], hold))
+    holds = await holds_of(db, {bytes(row["behind"]) for row in waiting if row["state"] == "aside" and "behind" in row})
     behind = await _behind(db, [row["order"] for row in waiting if row["state"] == "blocked" and "order" in row])
     now = await db.server_time()
-    return [_state_of(row, held, behind, now) for row in rows]
+    return [_state_of(row, held, behind, holds, now) for row in rows]
 
 
 async def _behind(db: QueueDatabase, orders: Sequence[bytes]) -> dict[bytes, str]:
@@ -99,10 +103,18 @@ class _Hold:
     until: datetime
 
 
-def _state_of(row: Document, held: Mapping[str, _Hold], behind: Mapping[bytes, str], now: datetime) -> DeliveryState:
+def _state_of(
+    row: Document,
+    held: Mapping[str, _Hold],
+    behind: Mapping[bytes, str],
+    holds: Mapping[bytes, HoldRow],
+    now: datetime,
+) -> DeliveryState:
     last: Any = row.get("last")
     last = last if isinstance(last, dict) else {}
     waits_for, next_try = _waits_for(row, held, now)
+    if row["state"] == "aside":
+        waits_for, next_try = _waits_aside(holds.get(row.get("behind", b"")), now)
     return DeliveryState(
         activity_id=str(row.get("activity", "")),
         inbox=str(row.get("inbox", "")),
@@ -144,6 +156,14 @@ def _gateways_of(row: Document, last: Mapping[str, Any], held: Mapping[str, _Hol
         )
         for place, origin in enumerate(origins)
     )
+
+
+def _waits_aside(hold: HoldRow | None, now: datetime) -> tuple[WaitsFor, datetime | None]:
+    if hold is None or hold.over:
+        # It is about to be let go.
+        return WaitsFor.TURN, now
+    until = later(now, hold.left_s) if hold.left_s < _FAR_S else None
+    return (WaitsFor.SENDER if hold.kind.of_sender else WaitsFor.INBOX), until
 
 
 def _waits_for(row: Document, held: Mapping[str, _Hold], now: datetime) -> tuple[WaitsFor | None, datetime | None]:

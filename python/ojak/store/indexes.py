@@ -61,6 +61,12 @@ _INDEXES: Final[dict[str, list[IndexModel]]] = {
             name=PORTABLE_INDEX,
             partialFilterExpression={"portable": True},
         ),
+        # What is set aside, by what it waits for.
+        IndexModel(
+            [("state", ASCENDING), ("behind", ASCENDING), ("seq", ASCENDING)],
+            name="aside",
+            partialFilterExpression={"state": JobState.ASIDE.value},
+        ),
         IndexModel([("lease.until", ASCENDING)], name="leases", partialFilterExpression={"state": "leased"}),
         IndexModel([("told", ASCENDING)], name="untold", partialFilterExpression={"told": False}),
         # What revived rows still owe: hardly any row has it, and so hardly any write touches it.
@@ -109,6 +115,10 @@ _INDEXES: Final[dict[str, list[IndexModel]]] = {
     "outbox": [
         IndexModel([("state", ASCENDING), ("seq", ASCENDING)], name="waiting"),
         IndexModel([("about", ASCENDING)], name="about", partialFilterExpression={"state": "waiting"}),
+        IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
+    ],
+    "holds": [
+        IndexModel([("look_at", ASCENDING)], name="look_at"),
         IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
     ],
     "breakers": [IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0)],

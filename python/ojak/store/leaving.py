@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leaving a lease without an outcome: a row goes back to the queue, or ends if it was cancelled meanwhile (rule C)."""
+"""Leaving a lease without an outcome: a row waits again, or ends if it was cancelled meanwhile (rule C)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,6 +18,11 @@ def end_number() -> Document:
 
 def to_queue(db: QueueDatabase, fields: Mapping[str, Any] | None = None) -> list[Document]:
     """The update that makes a leased row queued, with some fields set; cancelled if it is flagged."""
+    return leaving_for(db, "queued", fields)
+
+
+def leaving_for(db: QueueDatabase, state: str, fields: Mapping[str, Any] | None = None) -> list[Document]:
+    """The update that takes a leased row to a state that is no end, with some fields set; cancelled if flagged."""
 
     def if_flagged(value: Any, otherwise: Any) -> Document:
         return {"$cond": [FLAGGED, value, otherwise]}
@@ -26,7 +31,7 @@ def to_queue(db: QueueDatabase, fields: Mapping[str, Any] | None = None) -> list
         {
             "$set": {
                 **(fields or {}),
-                "state": if_flagged(SettledOutcome.CANCELLED.value, "queued"),
+                "state": if_flagged(SettledOutcome.CANCELLED.value, state),
                 "end": if_flagged(end_number(), {"$ifNull": ["$end", "$$REMOVE"]}),
                 "told": if_flagged(False, "$$REMOVE"),
                 "finished_at": if_flagged(db.now.expr, "$$REMOVE"),

@@ -8,13 +8,12 @@ from typing import Final
 from ojak.model.job import Priority
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.lane import how_late
+from ojak.store.met import Behind, behind_of
 from ojak.store.now import EPOCH
 from ojak.store.row import JOB_FIELDS
 
 _LOOKED_AT: Final = 64
 _BATCH: Final = 5000
-_ASIDE: Final = "key-"
-"""How the reasons begin for which a job waits for its sender's key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,19 +22,19 @@ class Oldest:
 
     Attributes:
         rows: the job to probe with, and those before it whose time is over: they end without a request.
+        met: jobs before it whose sender or inbox is held: they are set aside.
         probe: the id of the job to probe with, or None if there is none.
     """
 
     rows: Sequence[Document]
+    met: Sequence[Document]
     probe: object
 
 
-async def oldest_jobs(db: QueueDatabase, lanes: Sequence[str], *, max_age_s: float) -> dict[str, Oldest]:
-    """The job to probe each lane with.
-
-    A job that waits for its sender's key and whose time has not come is passed over: it would find the key missing
-    again, and again.
-    """
+async def oldest_jobs(
+    db: QueueDatabase, lanes: Sequence[str], *, max_age_s: float, behind: Behind | None
+) -> dict[str, Oldest]:
+    """The job to probe each lane with; not one whose sender or inbox is held, which would never be sent."""
     if not lanes:
         return {}
 
@@ -53,7 +52,6 @@ async def oldest_jobs(db: QueueDatabase, lanes: Sequence[str], *, max_age_s: flo
         {
             "$project": {
                 **dict.fromkeys(JOB_FIELDS, 1),
-                "last.reason": 1,
                 "run_at": 1,
                 "seq": 1,
                 **how_late(db, max_age_s),
@@ -64,19 +62,17 @@ async def oldest_jobs(db: QueueDatabase, lanes: Sequence[str], *, max_age_s: flo
     found: dict[str, list[Document]] = {lane: [] for lane in lanes}
     for row in await (await db.jobs.aggregate(pipeline, batchSize=_BATCH)).to_list():
         found[row["lane"]].append(row)
-    return {lane: _pick(rows) for lane, rows in found.items()}
+    return {lane: _pick(rows, behind) for lane, rows in found.items()}
 
 
-def _pick(rows: Sequence[Document]) -> Oldest:
+def _pick(rows: Sequence[Document], behind: Behind | None) -> Oldest:
     picked: list[Document] = []
+    met: list[Document] = []
     for row in rows:
         if row["too_old"] or row["past_deadline"]:
             picked.append(row)
-        elif row["has_come"] or not _aside(row):
-            return Oldest(rows=[*picked, row], probe=row["_id"])
-    return Oldest(rows=picked, probe=None)
-
-
-def _aside(row: Document) -> bool:
-    reason = row.get("last", {}).get("reason")
-    return isinstance(reason, str) and reason.startswith(_ASIDE)
+        elif behind is not None and behind_of(row, behind) is not None:
+            met.append(row)
+        else:
+            return Oldest(rows=[*picked, row], met=met, probe=row["_id"])
+    return Oldest(rows=picked, met=met, probe=None)

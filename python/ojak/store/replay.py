@@ -49,7 +49,11 @@ async def replay_selected(
 def _again(db: QueueDatabase, row: Document) -> list[Document]:
     """As a new send would revive it, with what it had: but not its batch's deadline, which may be over."""
     update, unset = revival(db, {name: row[name] for name in ("order", "lane", "at") if name in row})
-    gone = {"told", "told_at", "finished_at", "expire_at", "lease", "last", "cancel", "tried", "give_up_at"}
+    gone = {"told", "told_at", "finished_at", "expire_at", "lease", "last", "cancel", "tried"} | {
+        "behind",
+        "scout",
+        "give_up_at",
+    }
     return [update, {"$unset": [name for name in unset["$unset"] if name in gone]}]
 
 

@@ -35,13 +35,13 @@ _FIELDS: Final = (
 JOB_FIELDS: Final = (
     *(name for name, _ in _FIELDS),
     "ref",
-    "last.status",
     "end",
     "order",
     "since",
     "gateways",
     "at",
     "tried",
+    "scout",
 )
 """What a row is read for."""
 _PRIORITIES: Final = {priority.value: priority for priority in Priority}
@@ -66,7 +66,7 @@ def job_of(row: Document, *, stamp: bytes) -> Job:
     priority = row["priority"]
     if priority not in _PRIORITIES:
         raise MalformedRow(f"priority is {priority!r}; allowed is 0 or 1")
-    ref, last, end = row.get("ref"), row.get("last"), row.get("end")
+    ref, end, scout = row.get("ref"), row.get("end"), row.get("scout")
     order, since, gateways = row.get("order"), row.get("since"), row.get("gateways")
     return Job(
         id=row["_id"],
@@ -81,13 +81,13 @@ def job_of(row: Document, *, stamp: bytes) -> Job:
         tries=row["tries"],
         deaths=row["deaths"],
         ends=end or 0,
-        gone_before=isinstance(last, dict) and last.get("status") == 410,
         too_old=row.get("too_old") is True,
         past_deadline=row.get("past_deadline") is True,
         stamp=stamp,
         order=order if isinstance(order, bytes) else None,
         since=seq_number(since) if isinstance(since, Timestamp) else None,
         route=_route_of(row, gateways) if gateways is not None else None,
+        scout=scout if isinstance(scout, bytes) else None,
     )
 
 

@@ -47,6 +47,7 @@ async def touch(db: QueueDatabase) -> None:
         db.workers,
         db.batches,
         db.outbox,
+        db.holds,
         db.settings,
         db.migrations,
         db.wakeups,

@@ -13,6 +13,7 @@ from ojak.supervisor.obituaries import RESEND_S, Obituaries
 from ojak.supervisor.plan import WorkerPlan
 from ojak.supervisor.poll import Poller, Timer
 from ojak.supervisor.slot import Slot, SlotState, WorkerMain
+from ojak.worker.machine import MachinePage
 
 log: Final = logging.getLogger(__name__)
 
@@ -39,7 +40,8 @@ class Fleet:
         noted: Callable[[], None],
         changed: Callable[[], None],
     ) -> None:
-        self.slots = [Slot(index) for index in range(size)]
+        page = MachinePage()
+        self.slots = [Slot(index, page) for index in range(size)]
         self.ever_ready = False
         self.draining = False
         self._main = main

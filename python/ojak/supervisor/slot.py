@@ -13,6 +13,7 @@ from ojak.supervisor.plan import WorkerPlan
 from ojak.supervisor.process import ChildProcess, fork_child
 from ojak.supervisor.restart import RestartDelay
 from ojak.worker.board import FlightBoard
+from ojak.worker.machine import MachinePage, MachineTallies
 
 WorkerMain = Callable[[int, WorkerPlan, FlightBoard, Link], int]
 """What a worker runs, given its number; answers its exit code."""
@@ -40,9 +41,11 @@ class Slot:
 
     Args:
         index: Its number, from 0.
+        page: What the workers of this machine share.
     """
 
     __slots__ = (
+        "_page",
         "_process",
         "board",
         "boot_failures",
@@ -56,8 +59,9 @@ class Slot:
         "state",
     )
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, page: MachinePage) -> None:
         self.index = index
+        self._page = page
         self.state = SlotState.WAITING
         self.board: FlightBoard | None = None
         self.link: Link | None = None
@@ -96,7 +100,7 @@ class Slot:
         """
         ours, theirs = Link.pair()
         # A new board for each process: what the last one had begun must not look begun by this one.
-        board = FlightBoard()
+        board = FlightBoard(tallies=MachineTallies(self._page, self.index))
 
         def run() -> int:
             for other in others:

@@ -5,7 +5,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from ojak.backoff import backoff_s
@@ -18,15 +17,20 @@ from ojak.http.knock import LD_JSON, Knocked, Knocker
 from ojak.http.transport import FaultReason, PostAnswer, PostError
 from ojak.model.domains import BlockedDomains
 from ojak.model.failover import Came
+from ojak.model.hold import Hold, HoldKind
 from ojak.model.host import ContentForm
 from ojak.model.job import Job
-from ojak.model.outcome import AttemptOutcome, AttemptPhases, DeliveryAttempt, FailureReason, SettledOutcome
+from ojak.model.outcome import AttemptPhases, FailureReason, SettledOutcome
 from ojak.model.status import GATE_STATUSES, TOO_MANY_REQUESTS, StatusClass, classify_status, retry_after_s
 from ojak.signing import Scheme, SenderKeys, SigningKey
+from ojak.store.aside import SetAside
+from ojak.store.holds import GONE_FIRST_S
 from ojak.store.settle import Ended, Retried, without_attempt
+from ojak.worker.attempted import Attempted, Outcome
 from ojak.worker.bodies import Body
 from ojak.worker.failover import Passed, passed
 from ojak.worker.headers import RequestHeaders
+from ojak.worker.outage import Outage
 from ojak.worker.scheme_memory import shown_by
 from ojak.worker.standings import Standings
 
@@ -35,7 +39,6 @@ _log = logging.getLogger("ojak.worker.attempt")
 _NAMED_RETRIES: Final = 5
 """What an operator's `retry_statuses` name is retried up to so many attempts."""
 _KEYS_S: Final = 10.0
-_SHARED_GONE_S: Final = 3600.0
 _OWN_FAULT_S: Final = 30.0
 _BAD_TIME_S: Final = 60.0
 """After a 408 or 429 to a probe; what the host asked for in Retry-After holds beside it."""
@@ -44,68 +47,6 @@ _DETAIL_BYTES: Final = 200
 _BLOCKED: Final = "blocked-domain"
 _GONE_AT_A_GATEWAY: Final = frozenset({404, 410})
 """What a gateway says that takes nothing for that inbox. Source: FEP-ef61; 410 is what some answer instead."""
-
-_NO_TIME: Final = AttemptPhases(sign_ms=0.0, post_ms=0.0)
-
-_ENDS: Final = {
-    SettledOutcome.DELIVERED: AttemptOutcome.DELIVERED,
-    SettledOutcome.REFUSED: AttemptOutcome.REFUSED,
-    SettledOutcome.RECIPIENT_GONE: AttemptOutcome.RECIPIENT_GONE,
-    SettledOutcome.HOST_GONE: AttemptOutcome.HOST_GONE,
-    SettledOutcome.REFUSED_ADDRESS: AttemptOutcome.REFUSED_ADDRESS,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempted:
-    """What an attempt came to.
-
-    Attributes:
-        outcome: what the queue writes.
-        tells: whether it tells anything of the host; a fault of our own does not.
-        signal: what it tells the host's breaker.
-        again_s: if it was a probe and tells the breaker nothing: how soon another may be made.
-        hold_s: for how long the host asked for no more requests, or None.
-        body_bytes: how much was sent.
-        phases: where the time went.
-        quiet: nothing was attempted, and nobody is told of an attempt.
-    """
-
-    outcome: Ended | Retried | Passed
-    tells: bool = False
-    signal: Signal = Signal.NOTHING
-    again_s: float = 0.0
-    hold_s: float | None = None
-    body_bytes: int = 0
-    phases: AttemptPhases = _NO_TIME
-    quiet: bool = False
-
-    def as_told(self) -> DeliveryAttempt:
-        """The attempt as the application is told of it."""
-        outcome, job = self.outcome, self.outcome.job
-        if isinstance(outcome, Ended) and isinstance(outcome.outcome, SettledOutcome):
-            came_to = _ENDS.get(outcome.outcome, AttemptOutcome.OWN_FAULT)
-        elif isinstance(outcome, Passed) and outcome.goes_on:
-            came_to = AttemptOutcome.PASSED_ON
-        else:
-            # A probe that failed spends no attempt, and is no fault of ours.
-            came_to = AttemptOutcome.RETRY if outcome.spent or self.tells else AttemptOutcome.OWN_FAULT
-        return DeliveryAttempt(
-            delivery_id=job.id.hex(),
-            activity_id=job.activity_id,
-            inbox=job.inbox,
-            ref=job.ref,
-            sender=job.sender,
-            number=job.tries + 1,
-            outcome=came_to,
-            scheme=outcome.scheme,
-            status=outcome.status,
-            reason=outcome.reason,
-            maybe_delivered=isinstance(outcome, Retried | Passed) and outcome.maybe_delivered,
-            body_bytes=self.body_bytes,
-            phases=self.phases,
-            gateway=job.route.origin if job.route is not None else None,
-        )
 
 
 class Attempter:
@@ -119,6 +60,7 @@ class Attempter:
         clock: for dates in answers.
         blocked: domains that nothing is sent to.
         headers: gives further headers of each attempt, which are signed; None: there are none.
+        outage: told of each attempt; says whether a failure is our own.
     """
 
     def __init__(
@@ -131,7 +73,9 @@ class Attempter:
         clock: Clock,
         blocked: BlockedDomains | None = None,
         headers: RequestHeaders | None = None,
+        outage: Outage,
     ) -> None:
+        self._outage = outage
         self._blocked = blocked or BlockedDomains()
         self._knocker = knocker
         self._keys = keys
@@ -148,8 +92,9 @@ class Attempter:
         body: Body | None,
         *,
         allowance: Callable[[], float],
-        begin: Callable[[], bool],
+        begin: Callable[[], Outcome | None],
         probe: bool = False,
+        gone_before: bool = False,
     ) -> Attempted:
         """Make one attempt.
 
@@ -157,9 +102,11 @@ class Attempter:
             job: the leased delivery.
             body: what to send; None if it is not in the database any more.
             allowance: for how many seconds the lease may still be believed.
-            begin: asked in the step of the loop in which the request begins; False if it was cancelled before that.
+            begin: asked in the step of the loop in which the request begins; gives what becomes of the delivery instead
+                if it was cancelled or its sender paused before that.
             probe: whether it is the probe of an open breaker: then it spends no attempt unless it shows that the host
                 works.
+            gone_before: whether it tries a shared inbox that answered 410 an hour or more ago.
         """
         if job.past_deadline:
             return Attempted(outcome=without_attempt(job, FailureReason.PAST_DEADLINE, "past-deadline"))
@@ -170,15 +117,15 @@ class Attempter:
             return Attempted(outcome=without_attempt(job, FailureReason.TOO_OLD, "too-old"))
         if body is None:
             return Attempted(outcome=without_attempt(job, FailureReason.PARKED, "body-missing"))
-        key = await self._key(job)
-        if isinstance(key, Attempted):
-            return key
+        key = await self._key_of(job.sender)
+        if isinstance(key, str):
+            return self._set_aside(job, key)
         signed = await self._headers.of(job) if self._headers is not None else ()
         overrides = self._standings.overrides(job.lane)
         known = overrides.scheme or self._standings.scheme(job.lane)
         # No step of the loop lies between this and the request.
-        if not begin():
-            return Attempted(outcome=without_attempt(job, SettledOutcome.CANCELLED, "cancelled"))
+        if (instead := begin()) is not None:
+            return Attempted(outcome=instead, quiet=True)
         try:
             knocked = await self._knocker.knock(
                 job.url,
@@ -194,36 +141,39 @@ class Attempter:
         except PostError as error:
             return self._unanswered(job, body, error, probe=probe)
         except SigningError as error:
-            return self._keyless(job, "key-broken", error)
+            return self._set_aside(job, self._keyless(job.sender, "key-broken", error))
         except Exception:  # noqa: BLE001
             # A fault of this program: it must neither take the worker with it nor be repeated for ever.
             _log.exception("an attempt failed in a way nobody foresaw", extra={"delivery": job.id.hex()})
             return Attempted(outcome=self._retry(job, None, "internal-error", None), again_s=_OWN_FAULT_S)
-        return self._answered(job, body, knocked, probe=probe)
+        return self._answered(job, body, knocked, probe=probe, gone_before=gone_before)
 
-    async def _key(self, job: Job) -> SigningKey | Attempted:
+    async def can_sign(self, sender: str) -> bool:
+        """Whether the key of a sender can be had and used."""
+        return isinstance(await self._key_of(sender), SigningKey)
+
+    async def _key_of(self, sender: str) -> SigningKey | str:
+        """The key of a sender, or the reason why it cannot sign."""
         try:
             # A source that hangs must not hold a slot: its sender waits, and nobody else.
             async with asyncio.timeout(_KEYS_S):
-                return (await self._keys.keys_of(job.sender)).rsa
+                return (await self._keys.keys_of(sender)).rsa
         except UnknownSender as error:
-            return self._keyless(job, "key-missing", error)
+            return self._keyless(sender, "key-missing", error)
         except SigningError as error:
-            return self._keyless(job, "key-broken", error)
+            return self._keyless(sender, "key-broken", error)
         except Exception as error:  # noqa: BLE001 - an application's own source may raise anything
-            return self._keyless(job, "key-source-failed", error)
+            return self._keyless(sender, "key-source-failed", error)
 
-    def _keyless(self, job: Job, reason: str, error: Exception) -> Attempted:
+    def _keyless(self, sender: str, reason: str, error: Exception) -> str:
+        extra = {"sender": sender, "reason": reason, "error": type(error).__name__}
+        _log.warning("a sender cannot sign; its deliveries wait", extra=extra)
+        return reason
+
+    def _set_aside(self, job: Job, reason: str) -> Attempted:
         """The sender waits, not the host: no attempt is spent."""
-        _log.warning(
-            "a sender cannot sign; its deliveries wait",
-            extra={"sender": job.sender, "reason": reason, "error": type(error).__name__},
-        )
-        return Attempted(
-            outcome=Retried(
-                job=job, delay_s=self._config.key_retry_s, spent=False, status=None, reason=reason, scheme=None
-            )
-        )
+        hold = Hold(kind=HoldKind.KEY, of=job.sender, reason=reason, for_s=self._config.key_retry_s)
+        return Attempted(outcome=SetAside(job=job, hold=hold, stands=False, reason=reason))
 
     def _unanswered(self, job: Job, body: Body, error: PostError, *, probe: bool) -> Attempted:
         phases = AttemptPhases(sign_ms=0.0, post_ms=error.phases.answer_ms)
@@ -238,15 +188,23 @@ class Attempter:
                 again_s=_OWN_FAULT_S,
                 phases=phases,
             )
+        if self._outage.unreachable(job, known=self._standings.answered_lately(job.lane)):
+            # It is us who are cut off. Nothing begins until that is over: so it waits no longer than that.
+            reason, may_have = error.reason.value, error.maybe_delivered
+            cut_off = Retried(
+                job=job, delay_s=0.0, spent=False, status=None, reason=reason, scheme=None, maybe_delivered=may_have
+            )
+            return Attempted(outcome=cut_off, again_s=_OWN_FAULT_S, body_bytes=len(body.content), phases=phases)
         self._standings.note(job.lane, came_through=False, answer_ms=None, took_ms=error.phases.answer_ms)
         outcome = self._retry(job, None, error.reason.value, None, maybe_delivered=error.maybe_delivered, free=probe)
         return Attempted(
             outcome=outcome, tells=True, signal=Signal.FAILURE, body_bytes=len(body.content), phases=phases
         )
 
-    def _answered(self, job: Job, body: Body, knocked: Knocked, *, probe: bool) -> Attempted:
+    def _answered(self, job: Job, body: Body, knocked: Knocked, *, probe: bool, gone_before: bool) -> Attempted:
         answer = knocked.answer
         config = self._config
+        self._outage.answered(job)
         kind = classify_status(answer.status, config.retry_statuses, config.final_statuses, knocked=knocked.knocked)
         hold_s = retry_after_s(answer.retry_after, self._clock.wall_s()) if answer.status in GATE_STATUSES else None
         self._standings.note(
@@ -262,7 +220,9 @@ class Attempter:
         )
         signal = signal_of(answer.status, config.final_statuses)
         return Attempted(
-            outcome=self._outcome(job, kind, knocked, free=probe and signal is not Signal.SUCCESS),
+            outcome=self._outcome(
+                job, kind, knocked, free=probe and signal is not Signal.SUCCESS, gone_before=gone_before
+            ),
             tells=True,
             signal=signal,
             again_s=_BAD_TIME_S,
@@ -271,7 +231,7 @@ class Attempter:
             phases=AttemptPhases(sign_ms=knocked.sign_ms, post_ms=knocked.post_ms),
         )
 
-    def _outcome(self, job: Job, kind: StatusClass, knocked: Knocked, *, free: bool) -> Ended | Retried | Passed:
+    def _outcome(self, job: Job, kind: StatusClass, knocked: Knocked, *, free: bool, gone_before: bool) -> Outcome:
         answer, scheme = knocked.answer, knocked.scheme.value
         reason = f"status-{answer.status}"
         if kind is StatusClass.DELIVERED:
@@ -281,10 +241,13 @@ class Attempter:
             return _final(job, SettledOutcome.REFUSED, reason, answer, scheme)
         if kind is StatusClass.GONE and not job.shared:
             return _final(job, SettledOutcome.RECIPIENT_GONE, reason, answer, scheme)
-        if kind is StatusClass.GONE and job.gone_before:
+        if kind is StatusClass.GONE and gone_before:
             return _ended(job, SettledOutcome.HOST_GONE, reason, answer, scheme)
-        if kind is StatusClass.GONE:
-            return self._retry(job, answer.status, reason, scheme, at_least_s=_SHARED_GONE_S)
+        if kind is StatusClass.GONE and job.tries + 1 < self._config.max_attempts:
+            hold = Hold(kind=HoldKind.GONE, of=job.inbox, reason=reason, for_s=GONE_FIRST_S)
+            return SetAside(
+                job=job, hold=hold, stands=False, spent=True, status=answer.status, reason=reason, scheme=scheme
+            )
         if self._is_named_only(answer.status) and job.tries + 1 >= _NAMED_RETRIES:
             return _final(job, SettledOutcome.REFUSED, reason, answer, scheme)
         return self._retry(job, answer.status, reason, scheme, free=free)
@@ -302,7 +265,6 @@ class Attempter:
         reason: str,
         scheme: str | None,
         *,
-        at_least_s: float = 0.0,
         maybe_delivered: bool = False,
         free: bool = False,
     ) -> Ended | Retried | Passed:
@@ -335,22 +297,13 @@ class Attempter:
             )
         return Retried(
             job=job,
-            delay_s=max(at_least_s, backoff_s(number, self._random)),
+            delay_s=backoff_s(number, self._random),
             spent=True,
             status=status,
             reason=reason,
             scheme=scheme,
             maybe_delivered=maybe_delivered,
         )
-
-
-def set_aside(job: Job, seconds: float) -> Attempted:
-    """No attempt: its inbox is held."""
-    if job.route is not None:
-        return Attempted(outcome=passed(job, Came.HELD, reason="inbox-held", hold_s=seconds))
-    return Attempted(
-        outcome=Retried(job=job, delay_s=seconds, spent=False, status=None, reason="inbox-held", scheme=None)
-    )
 
 
 def _final(

@@ -10,6 +10,8 @@ import mmap
 import struct
 from typing import Final
 
+from ojak.breaker.outage import OutageTallies
+
 ID_BYTES: Final = 16
 SLOTS: Final = 2048
 
@@ -27,14 +29,19 @@ class FlightBoard:
     One process writes; any process that shares the map reads. A reader of a dead writer's board never sees half of
     an id: a slot's flag is raised after its id is whole, and lowered before the slot is used again.
 
+    Attributes:
+        tallies: where the workers of this machine count together what they see of good hosts, or None.
+
     Args:
+        tallies: likewise.
         slots: How many deliveries can be begun at a time. Beyond that they go unrecorded, which costs them nothing but
             their mention in an obituary.
     """
 
-    __slots__ = ("_begun", "_flags_at", "_free", "_ids_at", "_map", "_stored", "slots")
+    __slots__ = ("_begun", "_flags_at", "_free", "_ids_at", "_map", "_stored", "slots", "tallies")
 
-    def __init__(self, slots: int = SLOTS) -> None:
+    def __init__(self, slots: int = SLOTS, *, tallies: OutageTallies | None = None) -> None:
+        self.tallies = tallies
         self.slots = slots
         self._flags_at = _HEADER_BYTES
         self._ids_at = _HEADER_BYTES + slots

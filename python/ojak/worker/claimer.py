@@ -18,6 +18,7 @@ from ojak.store.supersede import superseded
 from ojak.worker.bodies import Bodies
 from ojak.worker.circuits import Circuits
 from ojak.worker.held import Held
+from ojak.worker.holding import Holding
 from ojak.worker.lanes import Lanes
 from ojak.worker.loops import pause
 from ojak.worker.ownership import Ownership
@@ -50,6 +51,7 @@ class Claimer:
         priority: the line.
         ownership: which shards may be claimed.
         lanes, held, standings, bodies: what claimed jobs go into.
+        holding: which senders and inboxes are held.
         circuits, probes: which hosts may be sent to.
         clock: for trust and rates.
         config: leases, and how far ahead.
@@ -69,6 +71,7 @@ class Claimer:
         ownership: Ownership,
         lanes: Lanes,
         held: Held,
+        holding: Holding,
         standings: Standings,
         bodies: Bodies,
         circuits: Circuits,
@@ -87,6 +90,7 @@ class Claimer:
         self._ownership = ownership
         self._lanes = lanes
         self._held = held
+        self._holding = holding
         self._standings = standings
         self._bodies = bodies
         self._clock = clock
@@ -194,6 +198,7 @@ class Claimer:
             await self._undo(*self._unclear)
         if not epochs:
             return 0
+        await self._holding.load_for(epochs)
         hosts = await ready_hosts(
             self._db,
             shards=list(epochs),
@@ -201,6 +206,7 @@ class Claimer:
             busy=self._lanes.busy(self._priority),
             quick=quick,
             others=others,
+            lately_s=self._config.outage_good_s,
         )
         self._lanes.expect_proven(self._priority, sum(host.quick for host in hosts) == quick)
         if not hosts:
@@ -228,6 +234,7 @@ class Claimer:
             lease_s=self._config.lease_s,
             max_age_s=self._config.max_age_s,
             probed=list(probes),
+            behind=self._holding.behind if self._holding.any else None,
         )
         count = await self._take(claimed, admitted, read_at_s=read_at_s, until_s=asked_at_s + self._config.lease_s)
         self._unclear, self._unclear_probes = None, ()

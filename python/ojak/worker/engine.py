@@ -12,32 +12,35 @@ from ojak.breaker.store import BreakerStore
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
 from ojak.model.handler import Handler
-from ojak.model.job import Job, Priority
-from ojak.model.outcome import SettledOutcome
+from ojak.model.job import Priority
 from ojak.store.database import DatabaseTrouble, QueueDatabase
-from ojak.store.settle import Ended, without_attempt
-from ojak.store.supersede import REASON as TAKEN_BACK
+from ojak.store.settle import Ended
 from ojak.worker.attempt import Attempter
+from ojak.worker.attempted import Outcome, taken_back
+from ojak.worker.attempts_told import OnAttempt
 from ojak.worker.board import FlightBoard
 from ojak.worker.bodies import Bodies
 from ojak.worker.circuits import Circuits
 from ojak.worker.claimer import Claimer
 from ojak.worker.failover import Failover, given_up
-from ojak.worker.flights import Flights, OnAttempt
+from ojak.worker.flights import Flights
 from ojak.worker.held import Held
+from ojak.worker.holding import Holding
 from ojak.worker.kinds import Kinds
 from ojak.worker.lanes import Lanes
 from ojak.worker.listener import Listener
 from ojak.worker.loops import end_tasks, forever
 from ojak.worker.notices import Notices
+from ojak.worker.outage import Outage
 from ojak.worker.outbox import OutboxLoop
 from ojak.worker.ownership import Ownership
 from ojak.worker.pace import Pace
 from ojak.worker.passing import Passing
 from ojak.worker.probes import Probes
 from ojak.worker.reaper import Reaper
+from ojak.worker.releaser import Releaser
 from ojak.worker.renewer import Renewer
-from ojak.worker.settler import Outcome, Settler
+from ojak.worker.settler import Settler
 from ojak.worker.standings import Standings
 from ojak.worker.sweeper import Sweeper
 from ojak.worker.teller import Teller
@@ -62,6 +65,7 @@ class Engine:
         board: what the supervisor reads after a death, or None without one.
         handlers: what runs other kinds of job, one a kind.
         breakers: keeps the breakers; one that is of hosts and not in the queue's database is mirrored there.
+        outage: what is known of the network.
         stamp: names this `run()`: random, 16 bytes.
         expected: how many `run()`s are being started together.
     """
@@ -79,6 +83,7 @@ class Engine:
         board: FlightBoard | None,
         handlers: Sequence[Handler],
         breakers: BreakerStore,
+        outage: Outage,
         stamp: bytes,
         expected: int,
     ) -> None:
@@ -86,10 +91,12 @@ class Engine:
         self._config = config
         self._clock = clock
         self._teller = teller
+        self._outage = outage
         self._board = board
         self.stamp = stamp
         bodies = Bodies(db)
         self._held = Held(clock)
+        self._holding = Holding(db=db, clock=clock)
         self._lanes = Lanes(concurrency=config.concurrency, per_host=config.per_host)
         self._probes = Probes(store=breakers, clock=clock)
         self._circuits = Circuits(
@@ -98,7 +105,7 @@ class Engine:
             clock=clock,
             hold_s=config.lease_s,
             probes=self._probes,
-            on_held=self._stop_host,
+            on_held=lambda authority: self._flights.stop_host(authority),  # noqa: PLW0108 - made later
             on_sent=self._lanes.set_limit,
             on_reopened=self._look,
         )
@@ -138,6 +145,7 @@ class Engine:
                 ownership=self._ownership,
                 lanes=self._lanes,
                 held=self._held,
+                holding=self._holding,
                 standings=standings,
                 bodies=bodies,
                 circuits=self._circuits,
@@ -145,10 +153,10 @@ class Engine:
                 clock=clock,
                 config=config,
                 on_claimed=lambda: self._flights.fill(),  # noqa: PLW0108 - made later
-                on_given_up=self._given_up,
+                on_given_up=lambda jobs: self._settler.add_all(map(given_up, jobs)),
                 on_held=lambda jobs: self._flights.return_soon(jobs),  # noqa: PLW0108 - made later
-                on_superseded=self._superseded,
-                may_claim=lambda: self._settler.has_room() and not self._notices.paused,
+                on_superseded=lambda jobs: self._settler.add_all(map(taken_back, jobs)),
+                may_claim=lambda: self._settler.has_room() and not (self._notices.paused or outage.frozen),
             )
             for priority in Priority
         }
@@ -167,6 +175,7 @@ class Engine:
             attempter=attempter,
             bodies=bodies,
             held=self._held,
+            holding=self._holding,
             probes=self._probes,
             circuits=self._circuits,
             lanes=self._lanes,
@@ -176,7 +185,7 @@ class Engine:
             on_attempt=on_attempt,
             on_landed=self._one_landed,
             on_held=self._passing.look,
-            may_begin=lambda: self._ownership.trusted and self._notices.may_begin,
+            may_begin=lambda: self._ownership.trusted and self._notices.may_begin and not outage.frozen,
             lease_s=config.lease_s,
             trust_needed_s=config.request_s,
         )
@@ -224,6 +233,9 @@ class Engine:
             outbox=self._outbox,
             telling=self._telling,
             on_notice=self._notices.look,
+        )
+        self._releaser = Releaser(
+            db=db, config=config, ownership=self._ownership, can_sign=attempter.can_sign, on_let_go=self._look
         )
         self._pace = Pace(lanes=self._lanes, clock=clock, most=config.concurrency_max, on_raised=self._flights.fill)
 
@@ -289,10 +301,12 @@ class Engine:
             "pass-on": self._passing.step,
             "reap": self._reaper.step,
             "sweep": self._sweeper.step,
+            "release": self._releaser.step,
             "deadlines": self._sweeper.deadline_step,
             "tell-sweep": self._teller.sweep_step,
             "telling": self._telling.step,
             "pace": self._pace.step,
+            "outage": lambda: self._outage.step(self._look),
             "beat": self._beat_step,
             **self._kinds.claims(),
         }
@@ -338,20 +352,9 @@ class Engine:
 
     def _look(self) -> None:
         """Look for work of every sort now."""
+        self._releaser.look()
         for claimer in self._claimers.values():
             claimer.wake()
-
-    def _superseded(self, jobs: Sequence[Job]) -> None:
-        for job in jobs:
-            self._settler.add(without_attempt(job, SettledOutcome.SUPERSEDED, TAKEN_BACK))
-
-    def _stop_host(self, authority: str) -> None:
-        self._flights.stop_host(authority)
-
-    def _given_up(self, jobs: Sequence[Job]) -> None:
-        """What goes to hosts that have not been there for a month ends without a request."""
-        for job in jobs:
-            self._settler.add(given_up(job))
 
     def _one_landed(self) -> None:
         for claimer in self._claimers.values():

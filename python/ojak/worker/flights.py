@@ -2,35 +2,35 @@
 """Flights: deliveries from the moment they begin until their outcome is gathered, and what ends them early."""
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
 from ojak.breaker.admission import BreakerScope
 from ojak.model.job import Job
-from ojak.model.outcome import DeliveryAttempt, SettledOutcome
+from ojak.model.outcome import SettledOutcome
 from ojak.store.cancel import mark_begun
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.hand_back import hand_back
 from ojak.store.hosts import hold_host
 from ojak.store.settle import Retried, without_attempt
-from ojak.worker.attempt import Attempted, Attempter, set_aside
+from ojak.worker.attempt import Attempter
+from ojak.worker.attempted import Attempted, Outcome, put_off
+from ojak.worker.attempts_told import OnAttempt, tell_attempt
 from ojak.worker.board import FlightBoard
 from ojak.worker.bodies import Bodies
 from ojak.worker.circuits import Circuits
 from ojak.worker.held import Held
+from ojak.worker.holding import Holding
 from ojak.worker.lanes import Lanes
 from ojak.worker.loops import end_tasks
 from ojak.worker.probes import Probes
-from ojak.worker.settler import Outcome, Settler
+from ojak.worker.settler import Settler
 from ojak.worker.standings import Standings
 
 _log = logging.getLogger("ojak.worker.flights")
 
 _STARTS_A_TURN: Final = 4
-
-OnAttempt = Callable[[DeliveryAttempt], Awaitable[None] | None]
 
 
 class _Halted(Exception):
@@ -43,7 +43,7 @@ class Flights:
     Args:
         db: the queue, to hand back to.
         attempter: makes one attempt.
-        bodies, held, probes, circuits, lanes, standings: what deliveries are made from, and what they change.
+        bodies, held, holding, probes, circuits, lanes, standings: what deliveries are made from, and what they change.
         settler: takes the outcomes.
         board: what the supervisor reads after a death, or None without one.
         on_attempt: the application's, or None.
@@ -61,6 +61,7 @@ class Flights:
         attempter: Attempter,
         bodies: Bodies,
         held: Held,
+        holding: Holding,
         probes: Probes,
         circuits: Circuits,
         lanes: Lanes,
@@ -78,6 +79,7 @@ class Flights:
         self._attempter = attempter
         self._bodies = bodies
         self._held = held
+        self._holding = holding
         self._probes = probes
         self._circuits = circuits
         self._lanes = lanes
@@ -150,14 +152,20 @@ class Flights:
         return min(self._held.trust_left_s(job), self._probes.trust_left_s(job.id))
 
     async def _attempt(self, job: Job) -> Attempted:
+        if self._holding.any or job.scout is not None:
+            entered = await self._holding.enter(job)
+            if not isinstance(entered, Job):
+                return Attempted(outcome=entered, quiet=True)
+            job = entered
         if self._circuits.scope is BreakerScope.INBOX and (wait_s := await self._circuits.enter(job)):
-            return set_aside(job, wait_s)
+            return put_off(job, wait_s)
         return await self._attempter.attempt(
             job,
             await self._bodies.get(job.body),
             allowance=lambda: self._allowance_s(job),
             begin=lambda: self._begin(job),
             probe=self._probes.probe_of(job.id) is not None,
+            gone_before=self._holding.tries_gone(job),
         )
 
     async def _fly(self, job: Job) -> None:
@@ -193,11 +201,12 @@ class Flights:
             self._lanes.done(job, proven=self._standings.proven(job.lane) if tells else None)
             self._landed.set()
         if attempted is not None:
+            self._run_errand(self._holding.learnt(job, attempted.outcome))
             self._settler.add(attempted.outcome)
             if attempted.hold_s is not None:
                 self._hold(job.lane, attempted.hold_s)
             if self._on_attempt is not None and not attempted.quiet:
-                self._tell_attempt(self._on_attempt, attempted.as_told())
+                self._run_errand(tell_attempt(self._on_attempt, attempted.as_told()))
         self._on_landed()
 
     def _hold(self, authority: str, hold_s: float) -> None:
@@ -232,22 +241,35 @@ class Flights:
         if jobs:
             self._run_errand(self.hand_back(jobs))
 
-    def _begin(self, job: Job) -> bool:
-        """Whether a request may begin now, or whether it was cancelled. From here on it counts as on the wire.
+    def _begin(self, job: Job) -> Outcome | None:
+        """What becomes of a delivery instead of a request. With None it begins, and counts as on the wire from here.
 
         Raises:
-            _Halted: its host was paused, or everything, or its shards are not trusted any more.
+            _Halted: its host was paused, or everything, or its shards are not trusted any more, or we are cut off.
         """
         if job.id in self._cancelled:
-            return False
+            return without_attempt(job, SettledOutcome.CANCELLED, "cancelled")
+        if (aside := self._holding.set_aside(job)) is not None:
+            return aside
         if job.id in self._halted or not self._may_begin():
             raise _Halted
         self._on_wire[job.id] = job
-        return True
+        return None
 
     def _allowance_s(self, job: Job) -> float:
         """For how long the next request of a delivery may last: none is made after it was cancelled or paused."""
-        return 0.0 if job.id in self._cancelled or job.id in self._halted else self._trust_left_s(job)
+        if job.id in self._cancelled or job.id in self._halted or self._holding.is_paused(job.sender):
+            return 0.0
+        return self._trust_left_s(job)
+
+    async def keep_to_holds(self) -> None:
+        """Read which senders and inboxes are held, and begin nothing of theirs from now on. What waits is set aside."""
+        await self._holding.load()
+        jobs = self._lanes.take_where(lambda job: self._holding.is_paused(job.sender))
+        for job in jobs:
+            if (aside := self._holding.set_aside(job)) is not None:
+                self._settler.add(aside)
+        self._run_errand(self._probes.give_back([job.id for job in jobs]))
 
     async def cancel(self, ids: set[bytes]) -> None:
         """Deliveries were cancelled: end what has not begun, and say of what is on the wire that it is.
@@ -291,15 +313,6 @@ class Flights:
             self._clear(job.id)
             # Its slot is free for others.
             asyncio.get_running_loop().call_soon(self.fill)
-
-    def _tell_attempt(self, callback: OnAttempt, attempt: DeliveryAttempt) -> None:
-        try:
-            answer = callback(attempt)
-        except Exception:  # noqa: BLE001 - an application's callback may raise anything
-            _log.exception("on_attempt raised", extra={"delivery": attempt.delivery_id})
-        else:
-            if inspect.isawaitable(answer):
-                self._run_errand(_logged(answer, attempt.delivery_id))
 
     def stored(self, batch: Iterable[Outcome]) -> None:
         """Outcomes are stored, or dropped for good: their deliveries are over."""
@@ -373,14 +386,9 @@ class Flights:
         """Renew the probes of a store that is not in the queue's database."""
         self._run_errand(self._probes.renew(hold_s=self._held_for_s))
 
-    def _run_errand(self, errand: Coroutine[Any, Any, None]) -> None:
+    def _run_errand(self, errand: Coroutine[Any, Any, None] | None) -> None:
+        if errand is None:
+            return
         task = asyncio.create_task(errand)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
-
-
-async def _logged(answer: Awaitable[None], delivery_id: str) -> None:
-    try:
-        await answer
-    except Exception:  # noqa: BLE001 - an application's callback may raise anything
-        _log.exception("on_attempt raised", extra={"delivery": delivery_id})

@@ -11,7 +11,7 @@ were on the wire when a worker died only the one that killed it does it again. W
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from ojak.model.job import Job, Priority
@@ -344,8 +344,12 @@ class Lanes:
             self._enter(lane)
         return taken
 
+    def take_where(self, wanted: Callable[[Job], bool]) -> list[Job]:
+        """Take out the waiting jobs that `wanted` is true of."""
+        return self.take_jobs({job.id for lane in self._lanes.values() for job in _waiting(lane) if wanted(job)})
+
     def _take(self, lane: Lane) -> list[Job]:
-        jobs = [job for line in lane.waiting for job in line]
+        jobs = _waiting(lane)
         for job in jobs:
             self._count(lane, job, -1)
         for line in lane.waiting:
@@ -353,3 +357,7 @@ class Lanes:
         self._leave(lane)
         self._enter(lane)
         return jobs
+
+
+def _waiting(lane: Lane) -> list[Job]:
+    return [job for line in lane.waiting for job in line]

@@ -111,6 +111,7 @@ class Notices:
         # From here on whoever pauses waits for us.
         seen = await store.read_notices(self._db)
         self._take_pause(seen)
+        await self._flights.keep_to_holds()
         self._settings_done = seen.settings
         await store.say_known(self._db, self._owner, seen.settings)
         self._looked_after = self._lapses
@@ -145,6 +146,7 @@ class Notices:
         self._take_pause(seen)
         if seen.settings == self._settings_done and not lapsed:
             return True
+        await self._flights.keep_to_holds()
         # A claim that was under way read its hosts before the notice. Every later one finds what it is about.
         if not await self._claims_ended():
             self._asked.set()

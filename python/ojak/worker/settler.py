@@ -3,21 +3,21 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
+from ojak.store.aside import SetAside, write_asides
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.hosts import write_news
 from ojak.store.move import Moved, write_moves
 from ojak.store.settle import Ended, Retried, write_ends, write_retries
+from ojak.worker.attempted import Outcome
 from ojak.worker.failover import Failover, Passed
 from ojak.worker.standings import Standings
 
 _log = logging.getLogger("ojak.worker.settle")
 
 T = TypeVar("T")
-
-Outcome = Ended | Retried | Passed
 
 MAX_PENDING: Final = 2048
 """More outcomes than this are never gathered: starting waits, so that a database that is away costs bounded memory."""
@@ -81,6 +81,11 @@ class Settler:
         if len(self._pending) >= self._batch:
             self._full.set()
 
+    def add_all(self, outcomes: Iterable[Outcome]) -> None:
+        """Gather several outcomes."""
+        for outcome in outcomes:
+            self.add(outcome)
+
     async def drained(self) -> None:
         """Wait until everything gathered is stored."""
         self._draining += 1
@@ -115,6 +120,7 @@ class Settler:
         moves: list[Moved] = []
         ends = [outcome for outcome in batch if isinstance(outcome, Ended)]
         retries = [outcome for outcome in batch if isinstance(outcome, Retried)]
+        asides = [outcome for outcome in batch if isinstance(outcome, SetAside)]
         if passed := [outcome for outcome in batch if isinstance(outcome, Passed)]:
             decided = await self._until_stored(lambda: self._failover.decide(passed))
             ends += [outcome for outcome in decided if isinstance(outcome, Ended)]
@@ -127,6 +133,8 @@ class Settler:
             stored |= await self._until_stored(lambda: write_retries(self._db, retries))
         if moves:
             stored |= await self._until_stored(lambda: write_moves(self._db, moves, lease_s=self._lease_s))
+        if asides:
+            stored |= await self._until_stored(lambda: write_asides(self._db, asides))
         if len(stored) < len(batch):
             _log.warning("outcomes dropped, their leases were taken", extra={"count": len(batch) - len(stored)})
         self._on_stored([end for end in ends if end.job.id in stored and telling], batch)

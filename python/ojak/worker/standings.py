@@ -27,6 +27,7 @@ class _Standing:
     scheme: SchemeMemory
     limit: HostLimit
     written_at_s: float
+    lately: bool = False
 
 
 _SCHEMES: Final = {str(scheme): scheme for scheme in Scheme}
@@ -56,10 +57,9 @@ class Standings:
         """Take over what a host's record says, unless this worker knows better already."""
         self.override(host.authority, host.overrides)
         if host.authority not in self._known:
-            limit = HostLimit.of(self._allowed(host.authority), host.narrowed_to)
-            self._keep(
-                host.authority, _Standing(host.proven, host.answer_ms, _memory_of(host), limit, self._clock.boot_s())
-            )
+            limit, now_s = HostLimit.of(self._allowed(host.authority), host.narrowed_to), self._clock.boot_s()
+            standing = _Standing(host.proven, host.answer_ms, _memory_of(host), limit, now_s, host.lately)
+            self._keep(host.authority, standing)
         else:
             self._known.move_to_end(host.authority)
             pending = self._news.get(host.authority)
@@ -103,6 +103,11 @@ class Standings:
             and standing.came_through is True
             and (standing.answer_ms is None or standing.answer_ms <= SLOW_MS)
         )
+
+    def answered_lately(self, authority: str) -> bool:
+        """Whether the host's record said, when it was first read here, that it had answered lately."""
+        standing = self._known.get(authority)
+        return standing is not None and standing.lately
 
     def answer_ms(self, authority: str) -> float | None:
         """How long answers take, smoothed."""

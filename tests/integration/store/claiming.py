@@ -2,12 +2,14 @@
 """A worker that owns every shard, one statement at a time."""
 
 import secrets
+from collections.abc import Sequence
 
 from ojak.model.job import Job, Priority
 from ojak.model.outcome import FailureReason, SettledOutcome
 from ojak.shard import SHARDS
 from ojak.store.claim import claim, ready_hosts
 from ojak.store.database import QueueDatabase
+from ojak.store.met import Behind
 from ojak.store.settle import Ended, Retried, write_ends, write_retries
 from ojak.store.shards import owned, take
 
@@ -19,7 +21,15 @@ class Hand:
         self.db = db
         self.owner = secrets.token_bytes(16)
 
-    async def claim(self, priority: Priority = Priority.FANOUT, *, lease_s: float = 120) -> list[Job]:
+    async def claim(
+        self,
+        priority: Priority = Priority.FANOUT,
+        *,
+        lease_s: float = 120,
+        share: int = 100,
+        behind: Behind | None = None,
+        probed: Sequence[str] = (),
+    ) -> list[Job]:
         """Lease everything that can be leased now."""
         await take(self.db, self.owner, count=SHARDS, lease_s=45)
         hosts = await ready_hosts(self.db, shards=range(SHARDS), priority=priority, busy=[], quick=100, others=100)
@@ -32,7 +42,9 @@ class Hand:
             stamp=secrets.token_bytes(16),
             epochs=await owned(self.db, self.owner),
             priority=priority,
-            share=lambda host, foreign: 100,
+            share=lambda host, foreign: share,
+            behind=behind,
+            probed=probed,
             lease_s=lease_s,
             max_age_s=86_400,
         )

@@ -12,12 +12,16 @@ from ojak.breaker.admission import Admission, Probe, Verdict
 from ojak.breaker.circuit import Signal
 from ojak.breaker.rules import CircuitBreaker
 from ojak.breaker.store import BreakerResult
+from ojak.model.hold import Hold, HoldKind
 from ojak.model.job import Priority
 from ojak.shard import SHARDS
+from ojak.store.aside import let_go_all
 from ojak.store.breakers import MongoBreakers
 from ojak.store.claim import ClaimedHost, ReadyHost, claim, ready_hosts
 from ojak.store.database import QueueDatabase
+from ojak.store.holds import put_holds
 from ojak.store.hosts import HostNews, write_news
+from ojak.store.met import Behind
 from ojak.store.now import NEVER, Now
 from ojak.store.renew import Renewals
 from ojak.store.shards import bury_owner, owned, take
@@ -62,7 +66,12 @@ class World:
         return answer.probe
 
     async def claim(
-        self, hosts: list[ReadyHost], *, priority: Priority = Priority.FANOUT, max_age_s: float = 7 * DAY_S
+        self,
+        hosts: list[ReadyHost],
+        *,
+        priority: Priority = Priority.FANOUT,
+        max_age_s: float = 7 * DAY_S,
+        behind: Behind | None = None,
     ) -> list[ClaimedHost]:
         return await claim(
             self.db,
@@ -75,6 +84,7 @@ class World:
             lease_s=LEASE_S,
             max_age_s=max_age_s,
             probed=[host.authority for host in hosts],
+            behind=behind,
         )
 
     async def host(self) -> dict[str, Any]:
@@ -134,11 +144,13 @@ async def test_the_oldest_of_both_lines_is_leased_and_nothing_else(world: World)
     assert await world.db.jobs.count_documents({"state": "leased"}) == 1
 
 
-async def test_what_waits_for_a_key_is_passed_over_until_its_time_and_what_is_too_old_comes_along(world: World):
+async def test_what_waits_for_a_key_is_set_aside_and_what_is_too_old_comes_along(world: World):
     await world.put([f"https://{HOST}/{name}" for name in ("keyless", "old", "good", "late")])
     now = world.db.now.literal
     assert now is not None
-    await world.age("keyless", run_at=now + timedelta(hours=1, seconds=1), last={"reason": "key-missing"})
+    hold = Hold(kind=HoldKind.KEY, of="https://a.test/keyless", reason="key-missing", for_s=300)
+    await put_holds(world.db, [hold])
+    await world.age("keyless", sender=hold.of)
     await world.age("old", run_at=now, queued_at=now - timedelta(days=8))
     await world.age("good", run_at=now + timedelta(hours=5))
     await world.age("late", run_at=now + timedelta(hours=6))
@@ -146,15 +158,17 @@ async def test_what_waits_for_a_key_is_passed_over_until_its_time_and_what_is_to
     world.turn(3600)
     hosts = await world.ready()
     probe = await world.probe()
-    claimed = await world.claim(hosts)
+    claimed = await world.claim(hosts, behind=lambda sender, *_: hold.id if sender == hold.of else None)
     assert paths(claimed) == ["old", "good"]
+    assert await world.db.jobs.count_documents({"state": "aside", "behind": hold.id}) == 1
     assert [job.too_old for item in claimed for job in item.jobs] == [True, False]
     assert claimed[0].probe == claimed[0].jobs[1].id
     await world.breakers.give_back([probe], after_s=0)
+    await let_go_all(world.db, hold.id)
     world.turn(1)
     hosts = await world.ready()
     await world.probe()
-    assert paths(await world.claim(hosts)) == ["keyless"], "its time has come"
+    assert paths(await world.claim(hosts)) == ["keyless"], "its key is back"
 
 
 async def test_of_two_claimers_at_once_one_gets_the_probe_and_its_host_is_hidden_from_everybody(world: World):

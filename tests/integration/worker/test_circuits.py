@@ -33,7 +33,6 @@ JOB = Job(
     tries=0,
     deaths=0,
     ends=0,
-    gone_before=False,
     too_old=False,
     stamp=b"s" * 16,
 )

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 from pymongo.errors import AutoReconnect
+from tests.waiting import until
 
 from ojak import Deliverer
 from ojak.model.job import Priority
@@ -90,14 +91,15 @@ async def test_a_database_that_goes_away_in_the_middle_of_a_claim_costs_no_lease
         return answer
 
     monkeypatch.setattr(claim_module, step, applied_and_lost)
-    attempted = asyncio.Semaphore(0)
-    deliverer = Deliverer(mongod_url, database=queued.name, keys=NoKeys(), on_attempt=lambda _: attempted.release())
+    deliverer = Deliverer(mongod_url, database=queued.name, keys=NoKeys())
     run = asyncio.create_task(deliverer.run())
+
+    async def met() -> bool:
+        return await queued.jobs.count_documents({"state": "aside"}) == 6
+
     try:
-        # Every delivery is attempted soon, though the leases last two minutes.
-        async with asyncio.timeout(20):
-            for _ in range(6):
-                await attempted.acquire()
+        # Every delivery is met soon, and set aside for its sender's key, though the leases last two minutes.
+        await until(met)
     finally:
         await deliverer.close()
         await run

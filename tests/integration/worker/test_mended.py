@@ -14,6 +14,7 @@ from tests.waiting import until
 from ojak import Deliverer, FolderSenderKeys, Settled
 from ojak.clock import ManualClock
 from ojak.model.activity import activity_of
+from ojak.model.job import Priority
 from ojak.model.outcome import SettledOutcome
 from ojak.shard import SHARDS
 from ojak.signing import Scheme
@@ -91,9 +92,10 @@ async def test_a_slow_callback_at_a_drain_keeps_no_shards(db: QueueDatabase, mon
 async def test_a_row_that_cannot_be_read_stops_no_other(db: QueueDatabase, mongod_url: str, damage: dict[str, Any]):
     attempted = asyncio.Semaphore(0)
     sender = Deliverer(mongod_url, database=db.name)
-    await sender.send(
-        {"id": "https://a.test/1", "type": "Like"}, SENDER, [f"http://h{n}.test/inbox" for n in range(12)]
-    )
+    for n in range(12):
+        # Each by a sender of its own: one without a key holds up all that is his.
+        like = {"id": f"https://a.test/{n}", "type": "Like"}
+        await sender.send(like, f"{SENDER}{n}", [f"http://h{n}.test/inbox"], priority=Priority.FANOUT)
     await sender.close()
     deliverer = Deliverer(mongod_url, database=db.name, keys=NoKeys(), on_attempt=lambda _: attempted.release())
     await db.jobs.update_one({"lane": "h3.test"}, {"$set": damage})

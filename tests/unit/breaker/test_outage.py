@@ -3,6 +3,7 @@ import pytest
 
 from ojak.breaker.outage import OutageDetector, OutageRules
 from ojak.clock import ManualClock
+from ojak.worker.machine import MachinePage, MachineTallies
 
 
 class World:
@@ -127,3 +128,75 @@ def test_what_is_remembered_is_bounded():
         world.detector.answered(f"flood{number}")
     assert len(world.detector._answered) <= 8192
     assert len(world.detector._tried) <= 8192
+
+
+class Machine:
+    """Three workers on one machine, each with hosts of its own."""
+
+    def __init__(self, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock()
+        self.page = MachinePage()
+        self.workers = [self.worker(part) for part in range(3)]
+        for part, worker in enumerate(self.workers):
+            for number in range(4):
+                worker.answered(f"w{part}-{number}")
+
+    def worker(self, part: int) -> OutageDetector:
+        return OutageDetector(clock=self.clock, tallies=MachineTallies(self.page, part, clock=self.clock))
+
+    def beat(self) -> None:
+        for worker in self.workers:
+            worker.beat()
+
+    def fail(self, *counts: int) -> None:
+        for part, count in enumerate(counts):
+            for number in range(count):
+                self.workers[part].unreachable(f"w{part}-{number}")
+
+
+def test_the_workers_of_a_machine_count_together():
+    machine = Machine()
+    machine.fail(4, 4, 1)
+    assert not any(worker.frozen for worker in machine.workers)
+    machine.fail(0, 0, 2)
+    assert all(worker.frozen for worker in machine.workers)
+    machine.workers[0].answered("w0-1")
+    machine.workers[1].answered("w1-1")
+    assert all(worker.frozen for worker in machine.workers)
+    machine.workers[2].answered("w2-1")
+    assert not any(worker.frozen for worker in machine.workers)
+    machine.fail(4, 4, 1)
+    assert not machine.workers[0].frozen, "counted from the start"
+
+
+def test_what_a_dead_worker_saw_does_not_count():
+    machine = Machine()
+    machine.fail(4, 4, 0)
+    machine.clock.turn(6)
+    machine.workers[2].beat()
+    machine.fail(0, 0, 4)
+    assert not machine.workers[2].frozen
+    machine.beat()
+    machine.workers[2].unreachable("w2-0")
+    assert machine.workers[2].frozen, "the living say it again each second"
+
+
+def test_an_outage_that_nobody_could_see_the_end_of_ends():
+    """Every worker was replaced meanwhile: no host is known any more that could answer."""
+    machine = Machine()
+    machine.fail(4, 4, 2)
+    machine.clock.turn(6)
+    heirs = [machine.worker(part) for part in range(3)]
+    seen = [heirs[0].frozen]
+    heirs[0].beat()
+    assert [*seen, heirs[0].frozen] == [True, False]
+
+
+def test_a_host_that_answered_before_this_process_began_is_good_too():
+    detector = OutageDetector(clock=ManualClock())
+    for number in range(10):
+        detector.unreachable(f"h{number}", known=number > 0)
+    seen = [detector.frozen]
+    detector.unreachable("h10", known=True)
+    assert [*seen, detector.frozen] == [False, True]
+    assert len(detector.good_hosts(100)) == 10
