@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.model import (
     lane_change,
+    pausing,
     rule_a_order,
     rule_b_claim,
     rule_c_cancel,
@@ -30,6 +31,7 @@ RULES: dict[str, tuple[Any, Any]] = {
     "F probe": (rule_f_probe, rule_f_probe.Probing),
     "G supersede": (rule_g_supersede, rule_g_supersede.Superseding),
     "lanes that change": (lane_change, lane_change.Moving),
+    "pausing": (pausing, pausing.Pausing),
 }
 
 
