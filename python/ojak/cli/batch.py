@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ojak.cli.show import counted, print_counts, print_json, time_in_words
+from ojak.cli.show import counted, print_cancelled, print_counts, print_json, time_in_words
 from ojak.cli.where import where_options
 from ojak.cli.which import WHERE, on_queue, say_waiting
 
@@ -55,9 +55,4 @@ def show(tag: str, failures: int, config: Path | None, *, as_json: bool, **flags
 def cancel(tag: str, config: Path | None, *, as_json: bool, **flags: str | None) -> None:
     """End what is queued of the batch TAG. When this returns, no request of it begins any more."""
     done = on_queue(config, flags, lambda queue: queue.cancel(batch=tag, on_waiting=say_waiting))
-    if as_json:
-        print_json({"cancelled": done.count, "on_wire": done.on_wire})
-        return
-    click.echo(f"{counted(done.count, 'delivery')} cancelled")
-    if done.on_wire:
-        click.echo(f"{counted(done.on_wire, 'request')} had begun already, and end as what they come to")
+    print_cancelled(done, as_json=as_json)

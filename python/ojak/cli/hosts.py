@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from ojak.cli.duration import Duration
-from ojak.cli.show import counted, print_json
+from ojak.cli.show import print_cancelled, print_json
 from ojak.cli.show_hosts import host_as_json, print_host, print_host_whole
 from ojak.cli.where import where_options
 from ojak.cli.which import WHERE, on_queue, say_ended, say_unaware, say_waiting
@@ -245,10 +245,7 @@ def purge(host: str, config: Path | None, *, as_json: bool, **flags: str | None)
     called again.
     """
     done = on_queue(config, flags, lambda queue: queue.purge_host(host, on_progress=say_ended, on_waiting=say_waiting))
-    text = f"{counted(done.count, 'delivery')} cancelled"
-    if done.on_wire:
-        text += f"\n{counted(done.on_wire, 'request')} had begun already, and end as what they come to"
-    _say({"cancelled": done.count, "on_wire": done.on_wire}, text, as_json=as_json)
+    print_cancelled(done, as_json=as_json)
 
 
 def _say(answer: dict[str, Any], text: str, *, as_json: bool) -> None:

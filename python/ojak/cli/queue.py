@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ojak.cli.kinds import print_kinds
-from ojak.cli.show import counted, print_counts, print_deliveries_json, print_delivery, print_json
+from ojak.cli.show import counted, print_cancelled, print_counts, print_deliveries_json, print_delivery, print_json
 from ojak.cli.show_hosts import print_pause
 from ojak.cli.where import where_options
 from ojak.cli.which import WHERE, on_queue, say_waiting, which_options
@@ -69,18 +69,13 @@ def list_(
     config: Path | None,
     limit: int,
     states: tuple[str, ...],
-    activity: str | None,
-    object: str | None,  # noqa: A002 - the flag's name
-    sender: str | None,
-    host: str | None,
-    batch: str | None,
+    which: dict[str, str],
     as_json: bool,
     **flags: str | None,
 ) -> None:
     """List deliveries, all or some, with what they wait for; unless told which states, those that have not ended."""
-    named = {"activity": activity, "object": object, "sender": sender, "host": host, "batch": batch}
-    which = Selection(**named) if any(value is not None for value in named.values()) else None
-    found = on_queue(config, flags, lambda queue: queue.deliveries(which, states=states or UNFINISHED, limit=limit))
+    selection = Selection(**which) if which else None
+    found = on_queue(config, flags, lambda queue: queue.deliveries(selection, states=states or UNFINISHED, limit=limit))
     if as_json:
         print_deliveries_json(found)
         return
@@ -97,11 +92,7 @@ def list_(
 def cancel(
     *,
     config: Path | None,
-    activity: str | None,
-    object: str | None,  # noqa: A002 - the flag's name
-    sender: str | None,
-    host: str | None,
-    batch: str | None,
+    which: dict[str, str],
     as_json: bool,
     **flags: str | None,
 ) -> None:
@@ -110,20 +101,9 @@ def cancel(
     When this returns, no request of it begins any more. What was on the wire already ends as what it comes to. A worker
     that died without anybody noticing is waited for until its leases have run out.
     """
-    Selection(activity=activity, object=object, sender=sender, host=host, batch=batch)
-    done = on_queue(
-        config,
-        flags,
-        lambda queue: queue.cancel(
-            activity=activity, object=object, sender=sender, host=host, batch=batch, on_waiting=say_waiting
-        ),
-    )
-    if as_json:
-        print_json({"cancelled": done.count, "on_wire": done.on_wire})
-        return
-    click.echo(f"{counted(done.count, 'delivery')} cancelled")
-    if done.on_wire:
-        click.echo(f"{counted(done.on_wire, 'request')} had begun already, and end as what they come to")
+    Selection(**which)
+    done = on_queue(config, flags, lambda queue: queue.cancel(**which, on_waiting=say_waiting))
+    print_cancelled(done, as_json=as_json)
 
 
 @queue.command("replay")
@@ -141,24 +121,14 @@ def replay(
     *,
     config: Path | None,
     outcomes: tuple[str, ...],
-    activity: str | None,
-    object: str | None,  # noqa: A002 - the flag's name
-    sender: str | None,
-    host: str | None,
-    batch: str | None,
+    which: dict[str, str],
     as_json: bool,
     **flags: str | None,
 ) -> None:
     """Queue ended deliveries again of an activity, an object, a sender, a host or a batch. Give exactly one."""
-    Selection(activity=activity, object=object, sender=sender, host=host, batch=batch)
+    Selection(**which)
     wanted = [_outcome(name) for name in outcomes] or None
-    done = on_queue(
-        config,
-        flags,
-        lambda queue: queue.replay(
-            activity=activity, object=object, sender=sender, host=host, batch=batch, outcomes=wanted
-        ),
-    )
+    done = on_queue(config, flags, lambda queue: queue.replay(**which, outcomes=wanted))
     if as_json:
         print_json({"replayed": done.count, "without_body": done.without_body})
         return

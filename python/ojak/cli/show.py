@@ -11,6 +11,7 @@ import click
 
 from ojak.model.explanation import DeliveryState, GatewayState, WaitsFor
 from ojak.model.job import UNFINISHED
+from ojak.model.selection import Cancelled
 
 _WIDEST: Final = 200
 
@@ -97,6 +98,16 @@ def print_counts(counts: Mapping[str, int]) -> None:
     order = {state: place for place, state in enumerate(UNFINISHED)}
     for state, count in sorted(counts.items(), key=lambda item: (order.get(item[0], len(order)), item[0])):
         click.echo(f"{count:>10}  {state}")
+
+
+def print_cancelled(done: Cancelled, *, as_json: bool) -> None:
+    """Print what a cancel came to."""
+    if as_json:
+        print_json({"cancelled": done.count, "on_wire": done.on_wire})
+        return
+    click.echo(f"{counted(done.count, 'delivery')} cancelled")
+    if done.on_wire:
+        click.echo(f"{counted(done.on_wire, 'request')} had begun already, and end as what they come to")
 
 
 def counted(number: int, what: str) -> str:

@@ -4,6 +4,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -27,10 +28,16 @@ _SELECTORS: Final = (
 
 
 def which_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command a flag for each way to select deliveries."""
+    """Give a command a flag for each way to select deliveries; those that are given come to it as `which`, by name."""
+
+    @wraps(command)
+    def with_which(**given: Any) -> Any:
+        named = {name: given.pop(name) for name, _, _ in _SELECTORS}
+        return command(which={name: value for name, value in named.items() if value is not None}, **given)
+
     for name, shown, text in reversed(_SELECTORS):
-        command = click.option(f"--{name}", name, metavar=shown, help=text)(command)
-    return command
+        with_which = click.option(f"--{name}", name, metavar=shown, help=text)(with_which)
+    return with_which
 
 
 def on_queue(config: Path | None, flags: dict[str, str | None], ask: Callable[[Deliverer], Awaitable[T]]) -> T:
