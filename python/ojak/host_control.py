@@ -3,10 +3,12 @@
 
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from ojak.breaker.admission import BreakerScope
 from ojak.breaker.rules import CircuitBreaker
 from ojak.control import QueueControl, translated
 from ojak.errors import InputError
@@ -236,7 +238,9 @@ class HostControl(QueueControl):
         await wake(self._db, [shard_of(authority)])
 
     def _breakers_in_records(self) -> MongoBreakers:
-        return MongoBreakers(self._db, CircuitBreaker.configured(self._config), holder=secrets.token_bytes(16))
+        # Also where workers keep them for inboxes now: what a record says of its host is of before.
+        rules = replace(CircuitBreaker.configured(self._config), scope=BreakerScope.HOST)
+        return MongoBreakers(self._db, rules, holder=secrets.token_bytes(16))
 
 
 def _checked_pause(by: str, duration: timedelta | None) -> float | None:
