@@ -83,9 +83,6 @@ rust-check: ## Check Rust's form, and run clippy
 rust-test: ## Run the Rust crates' own tests
 	cargo test --workspace --locked --quiet
 
-test-long: setup ## Run the tests at full length that the suite has scaled down (long)
-	$(BIN)/pytest -m long -s -rA tests --ignore=tests/model
-
 model: setup ## Explore the models of the queue's protocol with larger bounds and every omission (long)
 	$(BIN)/pytest -m long -s tests/model
 

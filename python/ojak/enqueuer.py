@@ -261,6 +261,7 @@ class Enqueuer(QueueControl):
         )
         for job in jobs:
             answers |= dict.fromkeys(given[job.inbox], SentInbox(state=SentState.PENDING, url=job.inbox))
+        self._fill.queued(len(jobs))
         return Prepared(sent=Sent(activity_id=checked.identity, inboxes=answers), pending=send)
 
     async def announce(self) -> None:

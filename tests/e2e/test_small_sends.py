@@ -130,7 +130,7 @@ async def test_p99_from_send_to_post_is_under_250_ms_while_100000_wait(
 ):
     here, theirs, ours = farm_of_two
     queueing, sending = two_of(deliverer_to, here)
-    await backlog(queueing, theirs, 100_000)
+    await backlog(queueing, theirs, 140_000)
     await queueing.close()
     async with running(sending):
         await until(lambda: no_small_ones(db))
@@ -139,6 +139,7 @@ async def test_p99_from_send_to_post_is_under_250_ms_while_100000_wait(
         left = await waiting(db)
         await db.jobs.delete_many({"state": {"$in": ["queued", "blocked"]}})
     p99 = quantiles(took, n=100)[98]
-    record_property("took", f"{left} waiting; median {median(took) * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms")
-    assert left > 80_000
-    assert p99 < 0.25
+    told = f"{left} waiting; median {median(took) * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms"
+    record_property("took", told)
+    assert left > 100_000
+    assert p99 < 0.25, told

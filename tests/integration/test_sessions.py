@@ -323,3 +323,17 @@ async def test_portable_inboxes_travel_with_their_gateways(app, db, deliverer_wi
     assert direct is not None
     same = ("_id", "lane", "dest", "inbox", "gateways", "ref", "portable", "at", "priority")
     assert {name: handed.get(name) for name in same} == {name: direct.get(name) for name in same}
+
+
+async def test_what_waits_in_the_outbox_takes_room_in_the_queue(app, db, deliverer_with):
+    for n in range(3):
+        async with transaction(app) as session:
+            await deliverer_with().send(activity(str(n), about=str(n)), SENDER, INBOXES, session=session)
+    config = DelivererConfig(max_queued=5)
+    with pytest.raises(QueueFull, match="holds about 3 deliveries and 3 more"):
+        await deliverer_with(config=config).send(activity("9"), SENDER, [f"https://b.test/{n}" for n in range(3)])
+    deliverer = deliverer_with(config=config)
+    async with transaction(app) as session:
+        await deliverer.send(activity("9"), SENDER, INBOXES, session=session)
+        with pytest.raises(QueueFull):
+            await deliverer.send(activity("10"), SENDER, INBOXES, session=session)

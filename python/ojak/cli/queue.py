@@ -17,6 +17,7 @@ from ojak.model.host import Pause
 from ojak.model.job import UNFINISHED
 from ojak.model.kind_job import KindStatus
 from ojak.model.outcome import FailureReason, SettledOutcome
+from ojak.model.queue_settings import QueueSettings
 from ojak.model.selection import Selection
 
 _OUTCOMES = click.Choice([str(outcome) for outcome in (*SettledOutcome, *FailureReason)])
@@ -34,13 +35,14 @@ def queue() -> None:
 @_JSON
 def status(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
     """Show what is paused, and count the deliveries by state. Those that have ended are kept for some days."""
-    counts, pauses, kinds = on_queue(config, flags, _status)
+    counts, pauses, kinds, settings = on_queue(config, flags, _status)
     if as_json:
         print_json(
             {
                 "counts": counts,
                 "unfinished": sum(counts.get(state, 0) for state in UNFINISHED),
                 "pauses": [asdict(pause) for pause in pauses],
+                "outbox": {"waiting": settings.outbox_waiting, "parked": settings.outbox_parked},
                 "kinds": [asdict(kind) for kind in kinds],
             }
         )
@@ -51,11 +53,16 @@ def status(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
         print_counts(counts)
     else:
         click.echo("the queue is empty")
+    if settings.outbox_waiting or settings.outbox_parked:
+        waiting = counted(settings.outbox_waiting, "send")
+        click.echo(f"in the outbox: {waiting} to be queued, {settings.outbox_parked} parked")
     print_kinds(kinds)
 
 
-async def _status(queue: Deliverer) -> tuple[dict[str, int], Sequence[Pause], Sequence[KindStatus]]:
-    return await queue.counts(), await queue.pauses(), await queue.kinds()
+async def _status(
+    queue: Deliverer,
+) -> tuple[dict[str, int], Sequence[Pause], Sequence[KindStatus], QueueSettings]:
+    return await queue.counts(), await queue.pauses(), await queue.kinds(), await queue.queue_settings()
 
 
 @queue.command("list")

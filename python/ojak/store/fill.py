@@ -94,11 +94,15 @@ class QueueFill:
 
 
 async def estimate_fill(db: QueueDatabase, *, below: int) -> FillEstimate:
-    """About how many deliveries are unfinished; while all rows are no more than `below`, how many rows there are."""
-    rows = await db.jobs.estimated_document_count()
+    """About how many deliveries are unfinished; while all rows are no more than `below`, how many rows there are.
+
+    What is in the outbox counts too, a send as one: where no worker runs it would grow without an end.
+    """
+    outbox = await db.outbox.estimated_document_count()
+    rows = outbox + await db.jobs.estimated_document_count()
     if rows <= below:
         return FillEstimate(at_most=rows, counted=False)
-    return FillEstimate(at_most=await _shared_count(db), counted=True)
+    return FillEstimate(at_most=outbox + await _shared_count(db), counted=True)
 
 
 async def _shared_count(db: QueueDatabase) -> int:
