@@ -24,6 +24,7 @@ from ojak.model.outcome import Sent, SentInbox, SentState
 from ojak.model.portable import PortableInbox
 from ojak.shard import shard_of
 from ojak.signing import SenderKeys
+from ojak.store.bodies import check_conflict
 from ojak.store.database import QueueDatabase
 from ojak.store.enqueue import NewJob, enqueue
 from ojak.store.fill import QueueFill
@@ -250,6 +251,8 @@ class Enqueuer(QueueControl):
         async with self._sending, translated():
             await self._fill.check_room(len(jobs))
             await self._outbox.check_client(client)
+            # Now and not only when it is queued, when nobody is there to be told.
+            await check_conflict(self._db, checked)
             now = await self._db.server_time()
         send = pending(
             checked,

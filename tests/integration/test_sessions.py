@@ -16,6 +16,7 @@ from tests.waiting import until
 from ojak import (
     Batch,
     ConfigError,
+    ConflictingActivity,
     Deliverer,
     DelivererConfig,
     FolderSenderKeys,
@@ -296,11 +297,19 @@ async def test_a_row_that_cannot_be_read_is_parked_with_its_reason_and_in_nobody
     assert {row["activity"] async for row in db.jobs.find({})} == {"https://a.test/2"}
 
 
-async def test_an_id_that_is_being_delivered_with_other_bytes_is_parked(app, db, deliverer_with):
+async def test_an_id_that_is_being_delivered_with_other_bytes_is_refused_at_once_or_else_parked(
+    app, db, deliverer_with
+):
     deliverer = deliverer_with()
+    other = {**activity("1"), "summary": "other"}
+    async with transaction(app) as session:
+        await deliverer.send(other, SENDER, INBOXES, session=session)
+    await db.outbox.update_one({}, {"$set": {"state": "held back"}})
     await deliverer.send(activity("1"), SENDER, INBOXES)
     async with transaction(app) as session:
-        await deliverer.send({**activity("1"), "summary": "other"}, SENDER, INBOXES, session=session)
+        with pytest.raises(ConflictingActivity):
+            await deliverer.send(other, SENDER, INBOXES, session=session)
+    await db.outbox.update_one({}, {"$set": {"state": "waiting"}})
     await queue_everything(db)
     row = await db.outbox.find_one({"state": "parked"})
     assert row is not None

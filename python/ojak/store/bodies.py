@@ -87,21 +87,42 @@ async def is_alone(db: QueueDatabase, activity: Activity) -> bool:
 
 async def _give_way(db: QueueDatabase, activity: Activity) -> None:
     """Let new bytes have an id whose earlier bytes are no longer being delivered anywhere."""
-    earlier = await db.bodies.find_one({"activity": activity.identity, "unended": True}, {"_id": 1})
-    if earlier is None or earlier["_id"] == activity.key:
+    earlier = await _earlier(db, activity)
+    if earlier is None:
         return
-    waiting = await db.jobs.find_one({"body": earlier["_id"], "state": {"$in": UNFINISHED}}, {"_id": 1})
-    known = waiting or await db.jobs.find_one({"body": earlier["_id"]}, {"_id": 1})
+    waiting = await db.jobs.find_one({"body": earlier, "state": {"$in": UNFINISHED}}, {"_id": 1})
+    known = waiting or await db.jobs.find_one({"body": earlier}, {"_id": 1})
     just_put = await db.bodies.find_one(
-        {"_id": earlier["_id"], "$expr": {"$gt": ["$put_at", db.now.plus(-_BEING_QUEUED_S)]}}, {"_id": 1}
+        {"_id": earlier, "$expr": {"$gt": ["$put_at", db.now.plus(-_BEING_QUEUED_S)]}}, {"_id": 1}
     )
     # Without a row it may still be on its way into the queue: its sender stores the bytes first.
     if waiting is not None or (known is None and just_put is not None):
-        raise ConflictingActivity(
-            f"activity id {activity.identity!r} was handed over before with other bytes that are still being delivered;"
-            " allowed is the same bytes, another id, or waiting until the first has ended everywhere"
-        )
-    await db.bodies.update_one({"_id": earlier["_id"]}, {"$set": {"unended": False}})
+        raise _conflict(activity)
+    await db.bodies.update_one({"_id": earlier}, {"$set": {"unended": False}})
+
+
+async def check_conflict(db: QueueDatabase, activity: Activity) -> None:
+    """See, without changing anything, that no other bytes of an activity's id are being delivered.
+
+    Raises:
+        ConflictingActivity: there are.
+    """
+    earlier = await _earlier(db, activity)
+    if earlier is not None and await db.jobs.find_one({"body": earlier, "state": {"$in": UNFINISHED}}, {"_id": 1}):
+        raise _conflict(activity)
+
+
+async def _earlier(db: QueueDatabase, activity: Activity) -> bytes | None:
+    """The key of the other bytes that have an activity's id now."""
+    row = await db.bodies.find_one({"activity": activity.identity, "unended": True}, {"_id": 1})
+    return None if row is None or row["_id"] == activity.key else bytes(row["_id"])
+
+
+def _conflict(activity: Activity) -> ConflictingActivity:
+    return ConflictingActivity(
+        f"activity id {activity.identity!r} was handed over before with other bytes that are still being delivered;"
+        " allowed is the same bytes, another id, or waiting until the first has ended everywhere"
+    )
 
 
 async def get_bodies(db: QueueDatabase, keys: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -22,7 +22,7 @@ from ojak.model.inbox import Inbox
 from ojak.model.job import Priority
 from ojak.model.outcome import Sent
 from ojak.model.portable import PortableInbox
-from ojak.signing import SenderKeys
+from ojak.signing import Scheme, SenderKeys
 from ojak.store.database import async_twin
 from ojak.store.outbox import write_blocking
 from ojak.sync.background import Background
@@ -161,9 +161,9 @@ class Deliverer:
             )
         return self._send(activity, sender, given, priority=priority, order_key=key, batch=batch, session=session)
 
-    def heard_from(self, authority: str) -> bool:
+    def heard_from(self, authority: str, scheme: Scheme | str | None = None) -> bool:
         """Tell that a verified request came from a host: as `ojak.Deliverer.heard_from`."""
-        return self._ask(lambda deliverer: deliverer.heard_from(authority))
+        return self._ask(lambda deliverer: deliverer.heard_from(authority, scheme))
 
     def _send(
         self,

@@ -142,6 +142,9 @@ def test_eight_threads_at_once_and_what_is_under_way_ends_before_it_is_closed(de
 def test_heard_from_is_answered(deliverer_with, queue):
     deliverer = deliverer_with()
     assert not deliverer.heard_from("b.test")
+    assert not deliverer.heard_from("b.test", "rfc9421")
+    with pytest.raises(InputError, match="scheme is 'rot13'"):
+        deliverer.heard_from("b.test", "rot13")
 
 
 def test_a_client_of_the_applications_own_is_left_alone(deliverer_with, mongod_url, queue):
