@@ -142,7 +142,8 @@ class Failover:
         if step.kind not in (StepKind.GO, StepKind.WAIT) or step.place == route.place:
             # Of a host that is unavailable a claim says so.
             return None
-        return Moved(job=job, place=step.place, lane=lanes[step.place], tried=route.tried, retry=None)
+        tried = route.tried if step.kind is StepKind.GO else still_ruled_out(route.tried)
+        return Moved(job=job, place=step.place, lane=lanes[step.place], tried=tried, retry=None)
 
     def _decide(self, one: Passed, lanes: Sequence[str], holds: Mapping[str, Hold]) -> Ended | Moved:
         assert one.job.route is not None

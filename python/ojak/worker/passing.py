@@ -81,7 +81,8 @@ class Passing:
         await asyncio.sleep(min(_APART_S, self._every_s))
         self._asked.clear()
         await self._return_unclear()
-        epochs = self._ownership.epochs
+        if not (epochs := self._ownership.epochs):
+            return
         waiting = [lane for lane in await waiting_lanes(self._db) if shard_of(lane) in epochs]
         self._not_before_s = {lane: at_s for lane, at_s in self._not_before_s.items() if lane in set(waiting)}
         now_s = self._clock.boot_s()
