@@ -15,6 +15,7 @@ _log = logging.getLogger("ojak.worker.ownership")
 
 _GATHER_S = 2.0
 _GATHER_CHECK_S = 0.1
+_FINISH_S = 5.0
 
 
 class Ownership:
@@ -56,6 +57,7 @@ class Ownership:
         self._leaving: frozenset[int] = frozenset()
         self._trust_until_s = 0.0
         self._look = asyncio.Event()
+        self._taking: asyncio.Future[bool] | None = None
 
     @property
     def epochs(self) -> dict[int, int]:
@@ -86,6 +88,9 @@ class Ownership:
     async def leave(self) -> None:
         """Give everything back and tell the others."""
         self._epochs = {}
+        if self._taking is not None:
+            # The loop that took them may have been cancelled meanwhile, and what comes after this would stay with us.
+            await asyncio.wait([self._taking], timeout=_FINISH_S)
         await store.leave(self._db, self._owner)
         await wake(self._db, ())
 
@@ -103,7 +108,9 @@ class Ownership:
         share = -(-SHARDS // living)
         if len(self._epochs) < share:
             asked_at_s = self._clock.boot_s()
-            any_free = await store.take(self._db, self._owner, count=share - len(self._epochs), lease_s=self._lease_s)
+            count = share - len(self._epochs)
+            self._taking = asyncio.ensure_future(store.take(self._db, self._owner, count=count, lease_s=self._lease_s))
+            any_free = await asyncio.shield(self._taking)
             owned = await store.owned(self._db, self._owner)
             if len(owned) > len(self._epochs):
                 _log.info("shards taken", extra={"owned": len(owned), "living": living})

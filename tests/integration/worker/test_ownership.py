@@ -2,8 +2,11 @@
 """Shards: fair shares, given back and taken over, and never two owners at a time (SPEC section 5)."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
+from typing import Any
 
+import pytest
 from tests.waiting import until
 
 from ojak import Deliverer
@@ -44,6 +47,39 @@ async def test_loops_share_the_shards_fairly_as_they_come_and_go(db: QueueDataba
     for deliverer in deliverers[1:]:
         await deliverer.close()
     await asyncio.gather(*runs)
+    assert await shares(db) == []
+
+
+async def test_shards_that_are_being_taken_when_it_ends_are_given_back_too(
+    db: QueueDatabase, mongod_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A cancelled write is often applied all the same, here after everything was given back."""
+    in_the_middle, applied = asyncio.Event(), asyncio.Event()
+
+    async def slow(*args: Any, **kwargs: Any) -> bool:
+        in_the_middle.set()
+        # Until everything was given back, if nobody waits for this.
+        with contextlib.suppress(TimeoutError):
+            await until(left, within_s=1)
+        answer = await take(*args, **kwargs)
+        applied.set()
+        return answer
+
+    async def taken(*args: Any, **kwargs: Any) -> bool:
+        # As a statement that was sent: whoever waits for it may be cancelled, and it goes on.
+        return await asyncio.shield(asyncio.ensure_future(slow(*args, **kwargs)))
+
+    async def left() -> bool:
+        return await db.workers.count_documents({}) == 0
+
+    monkeypatch.setattr("ojak.worker.ownership.store.take", taken)
+    deliverer = Deliverer(mongod_url, database=db.name, keys=NoKeys())
+    run = asyncio.create_task(deliverer.run())
+    await asyncio.wait_for(in_the_middle.wait(), 20)
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+    await asyncio.wait_for(applied.wait(), 20)
+    await deliverer.close()
     assert await shares(db) == []
 
 
