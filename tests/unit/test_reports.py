@@ -21,6 +21,7 @@ REPORTS = {
     "R37": "a host that had recovered waited until somebody changed the database",
     "R38": "an upgrade tried every dead host again at once",
     "R40": "a probe that failed did not count, so that the wait never grew",
+    "R44": "after time-outs the pool of connections believed itself full for ever",
     "R59": "a listing that was piped into a short reader ended in a traceback",
     "R63": "proxies of the environment were ignored, and nobody could tell",
 }

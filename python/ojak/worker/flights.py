@@ -133,6 +133,7 @@ class Flights:
                 return job
             # Begun now it could outlast its lease, and somebody else's request could stand beside ours.
             self._lanes.done(job, proven=None)
+            self._lanes.over(job.id)
             self.return_soon([job])
         return None
 
@@ -334,6 +335,8 @@ class Flights:
     def _clear(self, job_id: bytes) -> None:
         if self._board is not None and (slot := self._board_slots.pop(job_id, None)) is not None:
             self._board.clear(slot)
+        if self._lanes.over(job_id):
+            asyncio.get_running_loop().call_soon(self.fill)
 
     def lost(self, ids: set[bytes]) -> None:
         """Leases were taken: stop their requests, drop their outcomes."""

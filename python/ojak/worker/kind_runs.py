@@ -78,13 +78,14 @@ class KindRuns:
         self._random = random.Random()  # noqa: S311 - jitter
         self._runs: dict[bytes, _Run] = {}
         self._board_slots: dict[bytes, int] = {}
-        self._suspects = 0
+        # Those that are not stored yet: should this worker die now, that counts as their death too.
+        self._suspects: set[bytes] = set()
         self._draining = False
 
     @property
     def has_suspect(self) -> bool:
-        """Whether a job runs whose worker died while it ran before."""
-        return self._suspects > 0
+        """Whether a job runs, or is not stored yet, whose worker died while it ran before."""
+        return bool(self._suspects)
 
     def is_running(self, job_id: bytes) -> bool:
         """Whether a job runs here, under whatever lease: a thread whose lease was taken goes on until it ends."""
@@ -113,7 +114,8 @@ class KindRuns:
             timeout_s=handler.timeout_s,
         )
         run = self._runs[job.id] = _Run(job=job, given=given, in_thread=not handler.is_async)
-        self._suspects += job.deaths > 0
+        if job.deaths:
+            self._suspects.add(job.id)
         if self._board is not None:
             self._board_slots[job.id] = self._board.begin(job.id)
         run.task = asyncio.create_task(self._see_through(handler, run), name=f"ojak-{job.kind}")
@@ -125,7 +127,6 @@ class KindRuns:
             outcome = await self._outcome(handler, run)
         finally:
             del self._runs[job.id]
-            self._suspects -= job.deaths > 0
             dropped = outcome is None or run.stop is _Stop.LOST
             if dropped:
                 self.clear([job.id])
@@ -215,6 +216,7 @@ class KindRuns:
     def clear(self, ids: Iterable[bytes]) -> None:
         """Jobs are over: stored, or dropped."""
         for job_id in ids:
+            self._suspects.discard(job_id)
             if self._board is not None and (slot := self._board_slots.pop(job_id, None)) is not None:
                 self._board.clear(slot)
 

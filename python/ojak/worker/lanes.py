@@ -6,8 +6,9 @@ have not answered yet, whose last attempt failed, or that are slow share half of
 get one pick in ten: dead servers never hold up the living. One slot is kept for small sends, and a quarter of the picks
 goes to fan-outs even while small sends wait.
 
-A job whose worker died while it ran is a suspect: it starts when no other suspect is open here, so that of two that
-were on the wire when a worker died only the one that killed it does it again. What stands behind it goes past it.
+A job whose worker died while it ran is a suspect: it starts when no other suspect is open here, or over and not yet
+stored, so that of two that were on the wire when a worker died only the one that killed it does it again. What stands
+behind it goes past it.
 """
 
 from collections import deque
@@ -105,7 +106,8 @@ class Lanes:
         self._held: set[str] = set()
         # What an open job was counted under: its lane's standing may change while it is on the wire.
         self._counted_unproven: set[bytes] = set()
-        # The suspect that is open, and the lanes where others wait.
+        # The suspect that is open, or whose outcome is not stored yet: should this worker die now, that counts as its
+        # death too. And the lanes where others wait.
         self._suspect: bytes | None = None
         self._with_suspects: dict[str, Lane] = {}
 
@@ -240,10 +242,15 @@ class Lanes:
                 self._backlog[proven][priority] += len(lane.waiting[priority])
             lane.proven = proven
         self._enter(lane)
-        if job.id == self._suspect:
-            self._suspect = None
-            for other in list(self._with_suspects.values()):
-                self._enter(other)
+
+    def over(self, job_id: bytes) -> bool:
+        """A death of this worker does not count for a job any more: gives whether other suspects waited for that."""
+        if job_id != self._suspect:
+            return False
+        self._suspect = None
+        for other in list(self._with_suspects.values()):
+            self._enter(other)
+        return bool(self._with_suspects)
 
     def _has_next(self, lane: Lane, priority: Priority) -> bool:
         """Whether a line has a job that may start beside what is open."""

@@ -16,12 +16,14 @@ HOSTS = ["a", "b", "c", "d"]
 
 class LanesMachine(RuleBasedStateMachine):
     running = Bundle("running")
+    ended = Bundle("ended")
 
     def __init__(self) -> None:
         super().__init__()
         self.lanes = Lanes(concurrency=5, per_host=2)
         self.waiting: dict[bytes, Job] = {}
         self.open: dict[bytes, Job] = {}
+        self.unstored: dict[bytes, Job] = {}
         self.foreign: dict[str, int] = {}
         self.slots: dict[str, int] = {}
         self.caps: dict[str, int | None] = {}
@@ -77,8 +79,8 @@ class LanesMachine(RuleBasedStateMachine):
         assert self.waiting.pop(job.id) == job
         others = sum(other.lane == job.lane for other in self.open.values())
         assert others + self.foreign[job.lane] < min(self.slots[job.lane], self.caps[job.lane] or 64)
-        suspect = any(other.deaths for other in self.open.values())
-        assert not (job.deaths and suspect), "a suspect goes when no other is open"
+        suspect = any(other.deaths for other in (*self.open.values(), *self.unstored.values()))
+        assert not (job.deaths and suspect), "a suspect goes when no other is open, or not stored yet"
         older = [
             other
             for other in self.waiting.values()
@@ -88,10 +90,17 @@ class LanesMachine(RuleBasedStateMachine):
         self.open[job.id] = job
         return job
 
-    @rule(job=consumes(running), proven=st.sampled_from([True, False, None]))
-    def finish(self, job: Job, proven: bool | None) -> None:
+    @rule(target=ended, job=consumes(running), proven=st.sampled_from([True, False, None]))
+    def finish(self, job: Job, proven: bool | None) -> Job:
         del self.open[job.id]
+        self.unstored[job.id] = job
         self.lanes.done(job, proven=proven)
+        return job
+
+    @rule(job=consumes(ended))
+    def store(self, job: Job) -> None:
+        del self.unstored[job.id]
+        self.lanes.over(job.id)
 
     @rule(ids=st.sets(st.integers(1, 40), max_size=3))
     def lose(self, ids: set[int]) -> None:
@@ -123,7 +132,7 @@ class LanesMachine(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_for_nothing(self) -> None:
         """Whatever a slot is free for can start: a suspect that has ended left nothing out of the rings."""
-        if not self.open and not any(self.foreign.values()) and self.waiting:
+        if not self.open and not self.unstored and not any(self.foreign.values()) and self.waiting:
             assert any(ring for rings in self.lanes._rings.values() for ring in rings)
 
     def _suspects(self, host: str, priority: Priority) -> int:
@@ -135,10 +144,13 @@ class LanesMachine(RuleBasedStateMachine):
             self.lanes.add(host, HOSTS.index(host), [], proven=True, foreign=0)
         for begun in list(self.open.values()):
             self.lanes.done(begun, proven=True)
+        for row_id in (*self.open, *self.unstored):
+            self.lanes.over(row_id)
         left = set(self.waiting)
         while (job := self.lanes.next()) is not None:
             left.remove(job.id)
             self.lanes.done(job, proven=True)
+            self.lanes.over(job.id)
         assert left == set()
 
 

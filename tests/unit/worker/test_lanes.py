@@ -152,10 +152,13 @@ def test_a_suspect_runs_when_no_other_suspect_does_and_its_neighbours_go_past_it
     made.done(first[1], proven=True)
     assert started(made) == [], "what is left are suspects"
     made.done(first[0], proven=True)
-    for _ in range(3):
+    assert started(made) == [], "its outcome is not stored: a death would count as its own"
+    assert made.over(first[0].id)
+    for left in (2, 1, 0):
         (suspect,) = started(made)
         assert suspect.deaths
         made.done(suspect, proven=True)
+        assert made.over(suspect.id) is (left > 0)
     assert (made.backlog, started(made)) == (0, [])
 
 
