@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from ojak.http.outbound import Outbound
     from ojak.model.activity import InvalidActivity
     from ojak.model.batch import Batch, BatchProgress, FailedDelivery
+    from ojak.model.domains import BlockedDomains
     from ojak.model.explanation import DeliveryState, Explanation, GatewayState, WaitsFor
     from ojak.model.handler import HandledJob, Handler, JobRefused
+    from ojak.model.hold import SenderPause
     from ojak.model.host import (
         ContentForm,
         HostBreaker,
@@ -85,6 +87,7 @@ __all__ = [
     "AttemptOutcome",
     "Batch",
     "BatchProgress",
+    "BlockedDomains",
     "BreakerResult",
     "BreakerScope",
     "BreakerStore",
@@ -144,6 +147,7 @@ __all__ = [
     "Scheme",
     "SenderKeyring",
     "SenderKeys",
+    "SenderPause",
     "Sent",
     "SentInbox",
     "SentState",
@@ -197,6 +201,8 @@ _HOMES = {
     "ojak.model.handler": ("HandledJob", "Handler", "JobRefused"),
     "ojak.model.kind_job": ("JobInfo", "JobOutcome", "KindStatus", "QueuedJob"),
     "ojak.store.sender_keys": ("CollectionSenderKeys",),
+    "ojak.model.domains": ("BlockedDomains",),
+    "ojak.model.hold": ("SenderPause",),
     "ojak.model.host": (
         "ContentForm",
         "HostBreaker",

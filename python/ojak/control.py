@@ -4,16 +4,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from os import PathLike
-from typing import Final
 
-from ojak.config import DAY_S, DelivererConfig
+from ojak.config import DelivererConfig
 from ojak.errors import ConfigError, InputError, OjakError
-from ojak.model.activity import check_text
 from ojak.model.batch import BatchProgress
 from ojak.model.explanation import DeliveryState, Explanation
-from ojak.model.hold import Hold, HoldKind, SenderPause
 from ojak.model.outcome import FailureReason, SettledOutcome
 from ojak.model.queue_settings import QueueSettings
 from ojak.model.selection import REPLAYED, Cancelled, Replayed, Selection
@@ -24,17 +20,13 @@ from ojak.store.counts import count_by_state, count_waiting_of
 from ojak.store.database import QueueDatabase
 from ojak.store.embedded import embedded_url
 from ojak.store.explain import ALL_STATES, explain, list_deliveries
-from ojak.store.holds import end_hold, holds_of_sender, put_holds, sender_pauses
 from ojak.store.migrations.runner import schema_of
-from ojak.store.notices import announce_settings, until_known
 from ojak.store.outbox import count_outbox, outbox_used
 from ojak.store.replay import replay_selected
 from ojak.store.setup import set_up
 from ojak.store.telling import set_telling, telling_state
 from ojak.store.trouble import DRIVER_ERRORS, explained
 from ojak.store.wakeups import wake
-
-_LONGEST_S: Final = 3650 * DAY_S
 
 
 class QueueControl:
@@ -49,72 +41,6 @@ class QueueControl:
         self._db = db
         self._config = config
         self._ready: asyncio.Future[None] | None = None
-
-    async def pause_sender(
-        self,
-        sender: str,
-        *,
-        lasting: timedelta | None = None,
-        by: str | None = None,
-        on_waiting: Callable[[int], None] | None = None,
-    ) -> None:
-        """Send nothing for a sender. When this returns, no request of it begins any more, on any machine.
-
-        What is queued for it waits, with its place in its order, and what is on the wire ends as what it comes to. A
-        pause outlives restarts. Repeating it changes how long it lasts.
-
-        Args:
-            sender: the sender's id.
-            lasting: for how long; None: until `resume_sender`.
-            by: who wants it, for whoever looks at it later.
-            on_waiting: told now and then how many `run()`s have not answered yet. One that died and was not reported
-                is waited for until its shards are free.
-
-        Raises:
-            InputError: an argument cannot be used.
-            QueueUnavailable: the database did not answer. Call again.
-        """
-        check_text("sender", sender, what="an actor's id")
-        if by is not None:
-            check_text("by", by, what="a name")
-        if lasting is not None and not 0 < lasting.total_seconds() <= _LONGEST_S:
-            raise InputError(f"lasting is {lasting}; allowed is more than nothing and at most ten years")
-        hold = Hold(
-            kind=HoldKind.PAUSE,
-            of=sender,
-            reason="paused",
-            for_s=lasting.total_seconds() if lasting is not None else None,
-            by=by,
-        )
-        await self.set_up()
-        async with translated():
-            await put_holds(self._db, [hold])
-            await until_known(self._db, await announce_settings(self._db), on_waiting=on_waiting)
-
-    async def resume_sender(self, sender: str) -> bool:
-        """Send for a sender again. What was set aside is let go by the workers, in steps.
-
-        Ends a pause, and has a missing or broken key asked for at once.
-
-        Returns:
-            Whether anything held it.
-
-        Raises:
-            InputError: that is no sender.
-            QueueUnavailable: the database did not answer. Call again.
-        """
-        check_text("sender", sender, what="an actor's id")
-        await self.set_up()
-        async with translated():
-            ended = [await end_hold(self._db, hold) for hold in holds_of_sender(sender)]
-            await announce_settings(self._db)
-        return any(ended)
-
-    async def sender_pauses(self, *, limit: int = 1000) -> Sequence[SenderPause]:
-        """The senders that nothing is sent for: paused ones first, then those that cannot sign; so many at most."""
-        await self.set_up()
-        async with translated():
-            return await sender_pauses(self._db, limit=limit)
 
     async def follow(self, tag: str, *, failures: int = 100) -> BatchProgress:
         """How far a batch is: counts by state, an estimate of its end, and what failed, with its reasons.

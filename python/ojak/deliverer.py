@@ -24,6 +24,7 @@ from ojak.http.outbound import Outbound
 from ojak.jobs import JobQueue
 from ojak.model.handler import Handler, check_handlers
 from ojak.model.host import canonical_host
+from ojak.sender_control import SenderControl
 from ojak.shard import SHARDS, shard_of
 from ojak.signing import Scheme, SenderKeys
 from ojak.store.breakers import MongoBreakers
@@ -45,7 +46,7 @@ from ojak.worker.standings import Standings
 from ojak.worker.teller import SWEEPER, OnFailure, OnSettled, Teller
 
 
-class Deliverer(JobQueue, HostControl):
+class Deliverer(JobQueue, HostControl, SenderControl):
     """Queues activities and sends them (SPEC section 1). Belongs to one event loop.
 
     Args:

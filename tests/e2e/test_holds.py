@@ -101,7 +101,7 @@ async def test_a_pause_for_a_time_ends_by_itself(farm, deliverer_to, db, ended):
     here = farm({"accept": 1})
     deliverer = deliverer_to(here, config=CONFIG)
     async with running(deliverer):
-        await deliverer.pause_sender(SENDER, lasting=timedelta(seconds=0.6))
+        await deliverer.pause_sender(SENDER, by="ops", duration=timedelta(seconds=0.6))
         await deliverer.send(like(1), SENDER, here.inboxes())
         await until(lambda: in_state(db, "aside", 1))
         await ended(1)
@@ -115,7 +115,7 @@ async def test_what_is_paused_before_anything_runs_is_never_sent(farm, deliverer
     here = farm({"accept": 2})
     deliverer = deliverer_to(here, config=CONFIG)
     await deliverer.send(like(1), SENDER, here.inboxes())
-    await deliverer.pause_sender(SENDER)
+    await deliverer.pause_sender(SENDER, by="ops")
     async with running(deliverer):
         await until(lambda: in_state(db, "aside", 2))
     assert not here.ledger().arrivals

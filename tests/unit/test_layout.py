@@ -15,15 +15,16 @@ BUILT = frozenset({".venv", "target", ".git", "node_modules", "ojak-data"})
 LONGEST = 400
 
 PUBLIC = """
-    Admission AttemptOutcome Batch BatchProgress BreakerResult BreakerScope BreakerStore CachingSenderKeys Cancelled
-    Circuit CircuitBreaker CircuitState CollectionSenderKeys ConfigError ConflictingActivity ContentForm Deliverer
-    DelivererConfig DeliveryAttempt DeliveryError DeliveryFailure DeliveryState Explanation FailedDelivery
-    FailureReason FolderSenderKeys GatewayState HandledJob Handler HostBreaker HostFilter HostOverrides HostRecord
-    HostSort HostState Inbox InputError InvalidActivity InvalidInbox JobInfo JobOutcome JobRefused KeyFields
-    KeyRefused KindStatus MemoryBreakers OjakError Outbound Outgoing Pause PortableInbox Priority PrivateKey Probe
-    ProbeAnswer QueueFull QueueSettings QueueUnavailable QueuedJob Replayed Scheme SenderKeyring SenderKeys Sent
-    SentInbox SentState Settled SettledOutcome Signal SigningError SigningKey StoreError UnknownActivity
-    UnknownBatch UnknownHost UnknownJob UnknownSender Verdict WaitsFor deliver deliver_with_headers permanent_status
+    Admission AttemptOutcome Batch BatchProgress BlockedDomains BreakerResult BreakerScope BreakerStore
+    CachingSenderKeys Cancelled Circuit CircuitBreaker CircuitState CollectionSenderKeys ConfigError
+    ConflictingActivity ContentForm Deliverer DelivererConfig DeliveryAttempt DeliveryError DeliveryFailure
+    DeliveryState Explanation FailedDelivery FailureReason FolderSenderKeys GatewayState HandledJob Handler
+    HostBreaker HostFilter HostOverrides HostRecord HostSort HostState Inbox InputError InvalidActivity InvalidInbox
+    JobInfo JobOutcome JobRefused KeyFields KeyRefused KindStatus MemoryBreakers OjakError Outbound Outgoing Pause
+    PortableInbox Priority PrivateKey Probe ProbeAnswer QueueFull QueueSettings QueueUnavailable QueuedJob Replayed
+    Scheme SenderKeyring SenderKeys SenderPause Sent SentInbox SentState Settled SettledOutcome Signal SigningError
+    SigningKey StoreError UnknownActivity UnknownBatch UnknownHost UnknownJob UnknownSender Verdict WaitsFor deliver
+    deliver_with_headers permanent_status
 """
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ojak hosts`: how hosts are doing, and what to do about it."""
 
-import getpass
-import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any, Final
 import click
 
 from ojak.cli.duration import Duration
+from ojak.cli.operator import operator_name
 from ojak.cli.show import print_cancelled, print_json
 from ojak.cli.show_hosts import host_as_json, print_host, print_host_whole
 from ojak.cli.where import where_options
@@ -83,14 +82,6 @@ def show(host: str, config: Path | None, *, as_json: bool, **flags: str | None) 
         print_host_whole(found)
 
 
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        # In a container a user may have no name.
-        return f"uid {os.getuid()}"
-
-
 def _host_or_all(command: Callable[..., Any]) -> Callable[..., Any]:
     command = click.option("--all", "everything", is_flag=True, help="Everything.")(command)
     return click.argument("host", required=False)(command)
@@ -126,7 +117,7 @@ def pause(
     free.
     """
     _check_host_or_all(host, everything=everything)
-    who = by if by is not None else _who()
+    who = by if by is not None else operator_name()
     if host is None:
         on_queue(
             config,

@@ -3,16 +3,21 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 
 import click
 
+from ojak.cli.duration import Duration
 from ojak.cli.kinds import print_kinds
+from ojak.cli.operator import operator_name
 from ojak.cli.show import counted, print_cancelled, print_counts, print_deliveries_json, print_delivery, print_json
 from ojak.cli.show_hosts import print_pause
+from ojak.cli.show_senders import print_sender_pause
 from ojak.cli.where import where_options
-from ojak.cli.which import WHERE, on_queue, say_waiting, which_options
+from ojak.cli.which import WHERE, on_queue, say_unaware, say_waiting, which_options
 from ojak.deliverer import Deliverer
+from ojak.model.hold import SenderPause
 from ojak.model.host import Pause
 from ojak.model.job import UNFINISHED
 from ojak.model.kind_job import KindStatus
@@ -27,7 +32,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, one ob
 
 @click.group("queue")
 def queue() -> None:
-    """Show what is queued; cancel and replay it."""
+    """Show what is queued; cancel and replay it; pause senders."""
 
 
 @queue.command("status")
@@ -35,7 +40,7 @@ def queue() -> None:
 @_JSON
 def status(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
     """Show what is paused, and count the deliveries by state. Those that have ended are kept for some days."""
-    counts, pauses, kinds, settings = on_queue(config, flags, _status)
+    counts, pauses, senders, kinds, settings = on_queue(config, flags, _status)
     if as_json:
         print_json(
             {
@@ -43,12 +48,15 @@ def status(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
                 "unfinished": sum(counts.get(state, 0) for state in UNFINISHED),
                 "pauses": [asdict(pause) for pause in pauses],
                 "outbox": {"waiting": settings.outbox_waiting, "parked": settings.outbox_parked},
+                "sender_pauses": [asdict(pause) for pause in senders],
                 "kinds": [asdict(kind) for kind in kinds],
             }
         )
         return
     for pause in pauses:
         print_pause(pause)
+    for held in senders:
+        print_sender_pause(held)
     if counts:
         print_counts(counts)
     else:
@@ -61,8 +69,55 @@ def status(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
 
 async def _status(
     queue: Deliverer,
-) -> tuple[dict[str, int], Sequence[Pause], Sequence[KindStatus], QueueSettings]:
-    return await queue.counts(), await queue.pauses(), await queue.kinds(), await queue.queue_settings()
+) -> tuple[dict[str, int], Sequence[Pause], Sequence[SenderPause], Sequence[KindStatus], QueueSettings]:
+    senders = await queue.sender_pauses()
+    return await queue.counts(), await queue.pauses(), senders, await queue.kinds(), await queue.queue_settings()
+
+
+@queue.command("pause")
+@click.option("--sender", metavar="ID", required=True, help="The sender whose deliveries are to wait.")
+@click.option("--for", "duration", type=Duration(), help="It ends by itself after this: 90s, 15m, 1h, 2d, 1w.")
+@click.option("--by", metavar="NAME", help="Who pauses, to be shown; the user of this machine unless given.")
+@where_options(*WHERE)
+@_JSON
+def pause(
+    *,
+    sender: str,
+    duration: timedelta | None,
+    by: str | None,
+    config: Path | None,
+    as_json: bool,
+    **flags: str | None,
+) -> None:
+    """Send nothing for a sender, for a time or until it is resumed. Hosts, and everything: `ojak hosts pause`.
+
+    When this returns, no request of it begins any more, on any machine, also after a restart. What was on the wire
+    already ends as what it comes to. A worker that died without anybody noticing is waited for until its shards are
+    free.
+    """
+    who = by if by is not None else operator_name()
+    on_queue(
+        config,
+        flags,
+        lambda queue: queue.pause_sender(sender, by=who, duration=duration, on_waiting=say_unaware),
+    )
+    if as_json:
+        print_json({"paused": sender, "by": who})
+    else:
+        click.echo("paused")
+
+
+@queue.command("resume")
+@click.option("--sender", metavar="ID", required=True, help="The sender whose deliveries are to go again.")
+@where_options(*WHERE)
+@_JSON
+def resume(*, sender: str, config: Path | None, as_json: bool, **flags: str | None) -> None:
+    """Send for a sender again. One that had no key that could be used is asked for at once."""
+    was_held = on_queue(config, flags, lambda queue: queue.resume_sender(sender))
+    if as_json:
+        print_json({"resumed": sender, "was_held": was_held})
+    else:
+        click.echo("resumed" if was_held else "nothing held it")
 
 
 @queue.command("list")

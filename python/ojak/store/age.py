@@ -54,10 +54,10 @@ async def _end_of(db: QueueDatabase, bodies: Sequence[Document], *, max_age_s: f
     async for row in db.jobs.find(too_old, {"order": 1}):
         page.append(row)
         if len(page) == _ROWS_AT_A_TIME:
-            count += await end_waiting(db, page, FailureReason.TOO_OLD)
+            count += await end_waiting(db, page, FailureReason.TOO_OLD, reason="too-old")
             page = []
     if page:
-        count += await end_waiting(db, page, FailureReason.TOO_OLD)
+        count += await end_waiting(db, page, FailureReason.TOO_OLD, reason="too-old")
     groups = await db.jobs.aggregate(
         [
             {"$match": {"body": {"$in": keys}, "state": {"$in": list(UNFINISHED)}}},

@@ -109,7 +109,8 @@ async def check_holds(db: QueueDatabase, ids: Collection[bytes]) -> None:
         if row is None or row.over:
             await let_go_all(db, hold)
     # What comes to an inbox that is gone ends: the releaser sees to it. Others may have had nothing behind them.
-    await look_now(db, [hold for hold, row in standing.items() if row.gone])
+    if gone := [hold for hold, row in standing.items() if row.gone]:
+        await look_now(db, gone)
 
 
 async def let_go_all(db: QueueDatabase, hold: bytes) -> int:
@@ -139,7 +140,9 @@ async def let_go(db: QueueDatabase, hold: bytes, *, limit: int, scout: bytes | N
         [{"$set": {"state": "queued", **marked}}, {"$unset": "behind"}],
     )
     await lower_due(db, [Due(authority=row["lane"], priority=Priority(row["priority"])) for row in rows])
-    await wake(db, {shard_of(row["lane"]) for row in rows})
+    for priority in {row["priority"] for row in rows}:
+        shards = {shard_of(row["lane"]) for row in rows if row["priority"] == priority}
+        await wake(db, shards, small=priority == Priority.SMALL)
     return len(rows)
 
 
@@ -153,7 +156,7 @@ async def end_behind(db: QueueDatabase, hold: bytes, outcome: SettledOutcome) ->
     behind = {"state": _ASIDE, "behind": hold}
     count = 0
     while rows := await db.jobs.find(behind, {"order": 1}).limit(PAGE).to_list():
-        count += await end_waiting(db, rows, outcome, where=behind)
+        count += await end_waiting(db, rows, outcome, reason="inbox-gone", where=behind)
     return count
 
 

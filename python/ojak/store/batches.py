@@ -75,7 +75,7 @@ async def end_past_deadlines(db: QueueDatabase) -> int:
     for batch in over:
         waiting = {"batch": batch["_id"], **_WAITING, **db.now.has_come("give_up_at")}
         while rows := await db.jobs.find(waiting, {"order": 1}).limit(_AT_A_TIME).to_list():
-            count += await end_waiting(db, rows, FailureReason.PAST_DEADLINE)
+            count += await end_waiting(db, rows, FailureReason.PAST_DEADLINE, reason="past-deadline")
         # Not at once: a send may have noted the batch and not yet inserted its rows. A later one opens it again.
         if batch["long_over"]:
             await db.batches.update_one({"_id": batch["_id"], "sends": batch["sends"]}, {"$set": {"open": False}})

@@ -15,6 +15,7 @@ async def end_waiting(
     rows: Sequence[Document],
     outcome: SettledOutcome | FailureReason,
     *,
+    reason: str,
     where: Document | None = None,
 ) -> int:
     """End rows that wait; gives how many. One that a worker leased meanwhile is left to it.
@@ -22,7 +23,8 @@ async def end_waiting(
     Args:
         db: the queue.
         rows: with `_id`, and `order` if they have one.
-        outcome: how they end. What was last answered stays as it is.
+        outcome: how they end.
+        reason: why, where nothing was ever answered; what was last answered stays.
         where: what must still be true of them.
     """
     result = await db.jobs.update_many(
@@ -34,6 +36,7 @@ async def end_waiting(
                     "end": end_number(),
                     "told": False,
                     "finished_at": db.now.expr,
+                    "last.reason": {"$ifNull": ["$last.reason", reason]},
                 }
             }
         ],

@@ -28,6 +28,7 @@ from ojak.store.holds import (
     look_later,
     take_turn,
 )
+from ojak.store.notices import announce_settings
 from ojak.worker.ownership import Ownership
 
 _log = logging.getLogger("ojak.worker.holds")
@@ -110,6 +111,9 @@ class Releaser:
 
     async def _see_to(self, hold: HoldRow) -> None:
         if hold.over:
+            if hold.kind.of_sender:
+                # Whoever ended it may have died before he said so, and workers would set aside what they meet for ever.
+                await announce_settings(self._db)
             await self._release(hold)
         elif hold.kind is HoldKind.PAUSE:
             await self._end(hold)

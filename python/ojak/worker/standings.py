@@ -105,9 +105,12 @@ class Standings:
         )
 
     def answered_lately(self, authority: str) -> bool:
-        """Whether the host's record said, when it was first read here, that it had answered lately."""
+        """Whether the host's record said, when it was first read here, that it had answered lately. Said once."""
         standing = self._known.get(authority)
-        return standing is not None and standing.lately
+        if standing is None or not standing.lately:
+            return False
+        standing.lately = False
+        return True
 
     def answer_ms(self, authority: str) -> float | None:
         """How long answers take, smoothed."""

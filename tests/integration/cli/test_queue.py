@@ -128,3 +128,35 @@ def test_r59_a_full_disk_is_one_line(where):
     assert ran.returncode not in {0, 141}
     assert b"Traceback" not in ran.stderr
     assert ran.stderr.count(b"\n") == 1
+
+
+def test_a_sender_is_paused_shown_and_resumed(where, capsys):
+    assert main(["queue", "pause", "--sender", SENDER, "--for", "1h", "--by", "ann", *where]) == 0
+    assert capsys.readouterr().out == "paused\n"
+    assert main(["queue", "status", *where]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith(f"paused: sender {SENDER} since 20")
+    assert " by ann, until 20" in first
+    assert first.endswith("; 0 deliveries set aside so far")
+    assert main(["queue", "status", "--json", *where]) == 0
+    (pause,) = json.loads(capsys.readouterr().out)["sender_pauses"]
+    assert (pause["sender"], pause["reason"], pause["by"]) == (SENDER, "paused", "ann")
+    assert main(["queue", "resume", "--sender", SENDER, "--json", *where]) == 0
+    assert json.loads(capsys.readouterr().out) == {"resumed": SENDER, "was_held": True}
+    assert main(["queue", "resume", "--sender", SENDER, *where]) == 0
+    assert capsys.readouterr().out == "nothing held it\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--sender", ""], "sender is ''"),
+        (["--sender", SENDER, "--for", "soon"], "'soon' is no time"),
+        (["--sender", SENDER, "--for", "9999999w"], "allowed is more than nothing and at most ten years"),
+        (["--sender", SENDER, "--by", ""], "by is ''"),
+        ([], "--sender"),
+    ],
+)
+def test_what_cannot_be_paused_is_said(where, capsys, arguments, says):
+    assert main(["queue", "pause", *arguments, *where]) == 2
+    assert says in capsys.readouterr().err

@@ -54,6 +54,8 @@ async def test_what_nobody_claims_is_given_up_on_without_an_attempt(db: QueueDat
     assert await end_too_old(db, max_age_s=WEEK_S) == leased, "what was leased is found when it comes back"
     assert await db.jobs.distinct("state", {"activity": {"$ne": "https://a.test/young"}}) == ["too-old"]
     assert await db.jobs.count_documents({"state": "too-old", "told": False, "end": 1, "tries": {"$lte": 1}}) == 4
+    reasons = {row["last"]["reason"] async for row in db.jobs.find({"state": "too-old"})}
+    assert reasons == {"too-old", "status-503"}, "what was last answered stays"
     assert await db.jobs.count_documents({"state": "queued"}) == 1
     assert await db.bodies.count_documents({"waits_since": {"$exists": True}}) == 1
 

@@ -40,5 +40,5 @@ async def test_a_pause_waits_for_a_worker_that_hangs_as_long_as_it_may_send(db: 
     await join(db, ONE, kept_s=1.5, about="hangs")
     async with Deliverer(mongod_url, database=db.name) as deliverer:
         said: list[int] = []
-        await deliverer.pause_sender("https://a.test/u", lasting=timedelta(hours=1), on_waiting=said.append)
+        await deliverer.pause_sender("https://a.test/u", by="ops", duration=timedelta(hours=1), on_waiting=said.append)
         assert said[0] == 1

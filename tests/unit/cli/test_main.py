@@ -15,7 +15,18 @@ from ojak.cli.main import COMMANDS, main
 from ojak.signing import FolderSenderKeys
 
 SENDER = "https://a.test/users/alice"
-NOT_COMMANDS = {"__init__", "duration", "kinds", "main", "show", "show_hosts", "where", "which"}
+NOT_COMMANDS = {
+    "__init__",
+    "duration",
+    "kinds",
+    "main",
+    "operator",
+    "show",
+    "show_hosts",
+    "show_senders",
+    "where",
+    "which",
+}
 
 
 def test_each_file_is_a_command_and_each_command_has_its_line() -> None:
