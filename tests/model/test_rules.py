@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.model import (
+    holds,
     lane_change,
     pausing,
     rule_a_order,
@@ -31,6 +32,7 @@ RULES: dict[str, tuple[Any, Any]] = {
     "F probe": (rule_f_probe, rule_f_probe.Probing),
     "G supersede": (rule_g_supersede, rule_g_supersede.Superseding),
     "lanes that change": (lane_change, lane_change.Moving),
+    "holds": (holds, holds.Holding),
     "pausing": (pausing, pausing.Pausing),
 }
 
