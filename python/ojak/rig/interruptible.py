@@ -2,13 +2,16 @@
 """What runs other programs ends them, and what it made, however it is asked to end."""
 
 import asyncio
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_AGAIN_S: Final = 0.02
 
 
 @contextmanager
@@ -25,7 +28,12 @@ def interruptible(say: Callable[[str], None]) -> Iterator[None]:
 
     def end(number: int, frame: FrameType | None) -> None:
         nonlocal asked
-        del number, frame
+        if _makes_or_closes_a_loop(frame):
+            # Raised in there, it would leave half a loop behind, and there is none yet, or no more, that could be told.
+            again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
+            return
         for other in _ENDS:
             signal.signal(other, signal.SIG_IGN)
         asked = True
@@ -50,6 +58,18 @@ def interruptible(say: Callable[[str], None]) -> Iterator[None]:
     if asked:
         say("interrupted: everything that ran has ended")
         raise KeyboardInterrupt
+
+
+def _makes_or_closes_a_loop(frame: FrameType | None) -> bool:
+    """Whether this is a step of asyncio's own, while no loop runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        while frame is not None:
+            if str(frame.f_globals.get("__name__", "")).partition(".")[0] == "asyncio":
+                return True
+            frame = frame.f_back
+    return False
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:

@@ -16,6 +16,7 @@ from ojak.config import DelivererConfig
 from ojak.deliverer import Deliverer as AsyncDeliverer
 from ojak.enqueuer import check_key, list_portable
 from ojak.errors import ConfigError, InputError
+from ojak.http.outbound import Outbound
 from ojak.model.activity import check_text
 from ojak.model.batch import Batch
 from ojak.model.inbox import Inbox
@@ -45,6 +46,7 @@ class Deliverer:
         keys: the senders' keys, asked before anything is queued. Without them `send` queues for any sender.
         database: the name of the queue's database.
         config: limits, and how long deliveries are kept.
+        outbound: of it only which domains nothing is sent to: `send` refuses those.
 
     Raises:
         ConfigError: the URL, the database's name or the folder cannot be used.
@@ -57,7 +59,9 @@ class Deliverer:
         keys: SenderKeys | None = None,
         database: str = "ojak",
         config: DelivererConfig | None = None,
+        outbound: Outbound | None = None,
     ) -> None:
+        self._outbound = outbound
         self._queue = queue
         self._keys = keys
         self._database = database
@@ -204,6 +208,7 @@ class Deliverer:
             "keys": self._keys,
             "database": self._database,
             "config": self._config,
+            "outbound": self._outbound,
             "breakers": "shared",
         }
         if isinstance(self._queue, MongoClient):

@@ -21,6 +21,7 @@ from ojak import (
     FolderSenderKeys,
     InputError,
     InvalidActivity,
+    Outbound,
     PortableInbox,
     QueueFull,
     QueueUnavailable,
@@ -70,6 +71,13 @@ def test_a_send_is_queued_and_its_answer_is_that_of_the_other_deliverer(delivere
         assert deliverer.send(activity("1"), SENDER, INBOXES).count(SentState.DUPLICATE) == 2
         assert threads() == {"ojak-sync"}
     assert threads() == set()
+    assert queue.jobs.count_documents({}) == 2
+
+
+def test_blocked_domains_are_refused(deliverer_with, queue):
+    deliverer = deliverer_with(outbound=Outbound(blocked_domains=("blocked.test",)))
+    sent = deliverer.send(activity("1"), SENDER, [*INBOXES, "https://www.blocked.test/inbox"])
+    assert list(sent.refused) == ["https://www.blocked.test/inbox"]
     assert queue.jobs.count_documents({}) == 2
 
 
