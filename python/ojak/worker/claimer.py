@@ -17,6 +17,7 @@ from ojak.store.hand_back import undo_claim
 from ojak.store.supersede import superseded
 from ojak.worker.bodies import Bodies
 from ojak.worker.circuits import Circuits
+from ojak.worker.gates import Gates
 from ojak.worker.held import Held
 from ojak.worker.holding import Holding
 from ojak.worker.lanes import Lanes
@@ -52,6 +53,7 @@ class Claimer:
         ownership: which shards may be claimed.
         lanes, held, standings, bodies: what claimed jobs go into.
         holding: which senders and inboxes are held.
+        gates: which hosts are held though their records may not have said so.
         circuits, probes: which hosts may be sent to.
         clock: for trust and rates.
         config: leases, and how far ahead.
@@ -72,6 +74,7 @@ class Claimer:
         lanes: Lanes,
         held: Held,
         holding: Holding,
+        gates: Gates,
         standings: Standings,
         bodies: Bodies,
         circuits: Circuits,
@@ -91,6 +94,7 @@ class Claimer:
         self._lanes = lanes
         self._held = held
         self._holding = holding
+        self._gates = gates
         self._standings = standings
         self._bodies = bodies
         self._clock = clock
@@ -287,7 +291,7 @@ class Claimer:
                 continue
             if admission.probe is not None and item.probe is not None and item.probe not in dropped:
                 self._probes.take(item.probe, admission.probe, until_s=until_s)
-            if self._lanes.is_held(item.host.authority) or (
+            if self._gates.shut_since(item.host.authority, read_at_s) or (
                 admission.probe is None and self._circuits.opened_since(item.host.authority, read_at_s)
             ):
                 # It asked for no more, or its breaker opened, while its jobs were being claimed.

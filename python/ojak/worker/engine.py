@@ -24,6 +24,7 @@ from ojak.worker.circuits import Circuits
 from ojak.worker.claimer import Claimer
 from ojak.worker.failover import Failover, given_up
 from ojak.worker.flights import Flights
+from ojak.worker.gates import Gates
 from ojak.worker.held import Held
 from ojak.worker.holding import Holding
 from ojak.worker.kinds import Kinds
@@ -98,6 +99,7 @@ class Engine:
         self._held = Held(clock)
         self._holding = Holding(db=db, clock=clock)
         self._lanes = Lanes(concurrency=config.concurrency, per_host=config.per_host)
+        gates = Gates(db=db, clock=clock, lanes=self._lanes, on_opened=lambda: self._flights.fill())  # noqa: PLW0108
         self._probes = Probes(store=breakers, clock=clock)
         self._circuits = Circuits(
             store=breakers,
@@ -146,6 +148,7 @@ class Engine:
                 lanes=self._lanes,
                 held=self._held,
                 holding=self._holding,
+                gates=gates,
                 standings=standings,
                 bodies=bodies,
                 circuits=self._circuits,
@@ -176,6 +179,7 @@ class Engine:
             bodies=bodies,
             held=self._held,
             holding=self._holding,
+            gates=gates,
             probes=self._probes,
             circuits=self._circuits,
             lanes=self._lanes,

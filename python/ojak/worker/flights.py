@@ -12,7 +12,6 @@ from ojak.model.outcome import SettledOutcome
 from ojak.store.cancel import mark_begun
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.hand_back import hand_back
-from ojak.store.hosts import hold_host
 from ojak.store.settle import Retried, without_attempt
 from ojak.worker.attempt import Attempter
 from ojak.worker.attempted import Attempted, Outcome, put_off
@@ -20,6 +19,7 @@ from ojak.worker.attempts_told import OnAttempt, tell_attempt
 from ojak.worker.board import FlightBoard
 from ojak.worker.bodies import Bodies
 from ojak.worker.circuits import Circuits
+from ojak.worker.gates import Gates
 from ojak.worker.held import Held
 from ojak.worker.holding import Holding
 from ojak.worker.lanes import Lanes
@@ -43,7 +43,8 @@ class Flights:
     Args:
         db: the queue, to hand back to.
         attempter: makes one attempt.
-        bodies, held, holding, probes, circuits, lanes, standings: what deliveries are made from, and what they change.
+        bodies, held, holding, gates, probes, circuits, lanes, standings: what deliveries are made from, and what they
+            change.
         settler: takes the outcomes.
         board: what the supervisor reads after a death, or None without one.
         on_attempt: the application's, or None.
@@ -62,6 +63,7 @@ class Flights:
         bodies: Bodies,
         held: Held,
         holding: Holding,
+        gates: Gates,
         probes: Probes,
         circuits: Circuits,
         lanes: Lanes,
@@ -80,6 +82,7 @@ class Flights:
         self._bodies = bodies
         self._held = held
         self._holding = holding
+        self._gates = gates
         self._probes = probes
         self._circuits = circuits
         self._lanes = lanes
@@ -100,7 +103,6 @@ class Flights:
         self._cancelled: set[bytes] = set()
         self._halted: set[bytes] = set()
         self._board_slots: dict[bytes, int] = {}
-        self._holds: dict[str, asyncio.TimerHandle] = {}
         self._errands: set[asyncio.Task[None]] = set()
         self._landed = asyncio.Event()
 
@@ -205,32 +207,18 @@ class Flights:
             self._run_errand(self._holding.learnt(job, attempted.outcome))
             self._settler.add(attempted.outcome)
             if attempted.hold_s is not None:
-                self._hold(job.lane, attempted.hold_s)
+                self._shut_gate(job.lane, attempted.hold_s)
             if self._on_attempt is not None and not attempted.quiet:
                 self._run_errand(tell_attempt(self._on_attempt, attempted.as_told()))
         self._on_landed()
 
-    def _hold(self, authority: str, hold_s: float) -> None:
+    def _shut_gate(self, authority: str, hold_s: float) -> None:
         """Send a host nothing more for now: at once here, and for everybody once its record says so."""
-        jobs = self._lanes.hold(authority)
-        earlier = self._holds.pop(authority, None)
-        if earlier is not None:
-            earlier.cancel()
-        self._holds[authority] = asyncio.get_running_loop().call_later(hold_s, self._release, authority)
-        self._run_errand(self._write_hold(authority, hold_s, jobs))
+        self._run_errand(self._write_gate(authority, hold_s, self._gates.shut(authority, hold_s)))
 
-    def _release(self, authority: str) -> None:
-        self._holds.pop(authority, None)
-        self._lanes.release(authority)
-        self.fill()
-
-    async def _write_hold(self, authority: str, hold_s: float, jobs: Sequence[Job]) -> None:
-        # The hold first: what is handed back makes its host due.
-        try:
-            await hold_host(self._db, authority, hold_s)
-        except DatabaseTrouble as error:
-            # It goes with the next outcomes.
-            _log.warning("a hold is not written yet", extra={"error": type(error).__name__})
+    async def _write_gate(self, authority: str, hold_s: float, jobs: Sequence[Job]) -> None:
+        # The gate first: what is handed back makes its host due.
+        await self._gates.write(authority, hold_s)
         await self._hand_back_held(jobs)
 
     async def _hand_back_held(self, jobs: Sequence[Job]) -> None:
@@ -365,8 +353,7 @@ class Flights:
 
     async def cut_off(self) -> None:
         """End what is on the wire, and wait for what is being handed back."""
-        for hold in self._holds.values():
-            hold.cancel()
+        self._gates.close()
         await end_tasks(set(self._tasks.values()))
         await asyncio.gather(*self._errands)
 
