@@ -215,11 +215,7 @@ class Engine:
             max_deaths=config.max_deaths,
         )
         self._sweeper = Sweeper(
-            db=db,
-            config=config,
-            ownership=self._ownership,
-            telling=self._telling,
-            on_mended=self._look,
+            db=db, config=config, ownership=self._ownership, telling=self._telling, on_mended=self._look
         )
         self._outbox = OutboxLoop(
             db=db,
