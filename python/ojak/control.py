@@ -22,6 +22,7 @@ from ojak.store.embedded import embedded_url
 from ojak.store.explain import ALL_STATES, explain, list_deliveries
 from ojak.store.migrations.runner import schema_of
 from ojak.store.outbox import count_outbox, outbox_used
+from ojak.store.outbox_selected import queue_selected
 from ojak.store.replay import replay_selected
 from ojak.store.setup import set_up
 from ojak.store.telling import set_telling, telling_state
@@ -69,7 +70,8 @@ class QueueControl:
         """End what is queued of an activity, an object, a sender, a host or a batch. Give exactly one.
 
         When this returns, no request of it begins any more. One that was on the wire ends as what it comes to. What a
-        `send` queues that has not returned yet is not covered: call again. Repeating it is safe.
+        `send` queues that has not returned yet, or in a transaction that is not committed, is not covered: call again.
+        Repeating it is safe.
 
         Args:
             activity: the id of an activity; of one without an id, what `Sent.activity_id` said.
@@ -87,6 +89,8 @@ class QueueControl:
         which = Selection(activity=activity, object=object, sender=sender, host=host, batch=batch).canonical()
         await self.set_up()
         async with translated():
+            if await outbox_used(self._db):
+                await queue_selected(self._db, which, kept_s=self._kept_s)
             return await cancel(self._db, which, on_waiting=on_waiting)
 
     async def replay(
@@ -119,8 +123,7 @@ class QueueControl:
             raise InputError("outcomes holds 'delivered'; allowed by host is what was not delivered")
         await self.set_up()
         async with translated():
-            kept_s = self._config.max_age_s + self._config.keep_finished_s
-            replayed = await replay_selected(self._db, which, outcomes=wanted, kept_s=kept_s)
+            replayed = await replay_selected(self._db, which, outcomes=wanted, kept_s=self._kept_s)
             await wake(self._db, range(SHARDS))
             return replayed
 
@@ -195,6 +198,11 @@ class QueueControl:
         await self.set_up()
         async with translated():
             return await set_telling(self._db, on=False)
+
+    @property
+    def _kept_s(self) -> float:
+        """How long a delivery queued now can need its activity."""
+        return self._config.max_age_s + self._config.keep_finished_s
 
     async def set_up(self) -> None:
         """Set the database up once, however many calls come first; a failed one is tried again by the next."""

@@ -213,17 +213,16 @@ class Enqueuer(QueueControl):
         if jobs:
             async with self._sending, translated():
                 await self._fill.check_room(len(jobs))
-                kept_s = self._config.max_age_s + self._config.keep_finished_s
                 about = keys_of(checked, order_key)
                 if about and await self._outbox.in_use():
                     # What is sent now must not overtake what was committed before it and is not queued yet.
-                    await queue_what_is_about(self._db, about, kept_s=kept_s)
+                    await queue_what_is_about(self._db, about, kept_s=self._kept_s)
                 handover = await hand_over(
                     self._db,
                     checked,
                     sender=sender,
                     priority=priority if priority is not None else self._priority_of(checked, sender, len(jobs)),
-                    kept_s=kept_s,
+                    kept_s=self._kept_s,
                     order_key=order_key,
                     batch=batch,
                 )

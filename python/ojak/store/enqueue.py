@@ -10,7 +10,7 @@ from pymongo.errors import BulkWriteError
 
 from ojak.errors import QueueUnavailable
 from ojak.model.failover import start_at
-from ojak.model.job import UNFINISHED, job_id
+from ojak.model.job import UNFINISHED, Priority, job_id
 from ojak.model.kind import DELIVERY
 from ojak.model.order import order_of
 from ojak.model.outcome import SentState, SettledOutcome
@@ -105,8 +105,8 @@ async def enqueue(
         await lower_due(
             db,
             [
-                # A portable one that stood already may be in the lane of another gateway.
-                Due(authority=rows[place]["lane"], priority=handover.priority)
+                # What stood already may be in another line, and if it is portable in the lane of another gateway.
+                Due(authority=rows[place]["lane"], priority=Priority(rows[place]["priority"]))
                 for place, answer in enumerate(answers)
                 if answer.state is not SentState.ENDED and place not in blocked
             ],
@@ -170,7 +170,7 @@ async def _insert(db: QueueDatabase, rows: Sequence[Document]) -> tuple[list[Enq
     while taken:
         missing: list[int] = []
         ids = [rows[place]["_id"] for place in taken]
-        fields = {"state": 1, "order": 1, "lane": 1, "outbox_row": 1}
+        fields = {"state": 1, "order": 1, "lane": 1, "priority": 1, "outbox_row": 1}
         found = {row["_id"]: row async for row in db.jobs.find({"_id": {"$in": ids}}, fields)}
         states = {row_id: row["state"] for row_id, row in found.items()}
         anew = [rows[place] for place in taken if not _is_same_send(rows[place], found.get(rows[place]["_id"]))]
@@ -189,6 +189,8 @@ async def _insert(db: QueueDatabase, rows: Sequence[Document]) -> tuple[list[Enq
             else:
                 answers[place] = Enqueued(state=SentState.DUPLICATE)
                 rows[place]["lane"] = found[row_id].get("lane", rows[place]["lane"])
+                if found[row_id].get("priority") in set(Priority):
+                    rows[place]["priority"] = found[row_id]["priority"]
                 if state == "blocked" and "order" in found[row_id]:
                     # Whoever queued it may have died before he looked what it waits for, under the key it has.
                     rows[place]["order"] = found[row_id]["order"]

@@ -5,13 +5,14 @@ The other store decides; the record shows until when it holds a host, and claims
 held is asked about again when its time has come.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pymongo import UpdateOne
 
 from ojak.breaker.admission import Admission, BreakerScope, Probe, Verdict
-from ojak.breaker.store import BreakerResult, BreakerStore
+from ojak.breaker.store import KEPT, BreakerResult, BreakerStore
 from ojak.store.breakers import RECOMPUTED, forget_breakers
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.now import EPOCH
@@ -30,7 +31,8 @@ class MirroredBreakers:
     def __init__(self, store: BreakerStore, db: QueueDatabase) -> None:
         self._store = store
         self._db = db
-        self._shown: set[str] = set()
+        # What is forgotten here is learnt again when its record is met.
+        self._shown: OrderedDict[str, None] = OrderedDict()
 
     @property
     def scope(self) -> BreakerScope:
@@ -39,7 +41,7 @@ class MirroredBreakers:
 
     def learn_shown(self, key: str) -> None:
         """Take note that a host's record shows it as held; another process may have written that."""
-        self._shown.add(key)
+        self._note_shown([key])
 
     async def admit(self, keys: Sequence[str], *, hold_s: float) -> Sequence[Admission]:
         """Say for each key what may be done now."""
@@ -76,11 +78,19 @@ class MirroredBreakers:
         over = [key for key in answers if key not in held and key in self._shown]
         if over:
             await forget_breakers(self._db, over)
-            self._shown.difference_update(over)
+            for key in over:
+                del self._shown[key]
         if held:
-            self._shown.update(held)
+            self._note_shown(held)
             updates = [self._showing(key, answer, probe_s) for key, answer in held.items()]
             await self._db.hosts.bulk_write(updates, ordered=False)
+
+    def _note_shown(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._shown[key] = None
+            self._shown.move_to_end(key)
+        while len(self._shown) > KEPT:
+            self._shown.popitem(last=False)
 
     def _showing(self, key: str, answer: Admission, probe_s: float) -> UpdateOne:
         shown: Document = {

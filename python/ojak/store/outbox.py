@@ -19,7 +19,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.client_session import ClientSession
 from pymongo.errors import PyMongoError
 
-from ojak.errors import InputError, OjakError, QueueUnavailable
+from ojak.errors import InputError, OjakError
 from ojak.model.activity import Activity, activity_of, check_text
 from ojak.model.batch import Batch
 from ojak.model.domains import BlockedDomains
@@ -28,7 +28,7 @@ from ojak.model.job import Priority
 from ojak.model.portable import PortableInbox
 from ojak.shard import shard_of
 from ojak.store.bodies import NEW_SEQ
-from ojak.store.database import CODEC, OUTBOX, Document, QueueDatabase
+from ojak.store.database import CODEC, MAJORITY, OUTBOX, Document, QueueDatabase
 from ojak.store.enqueue import NewJob, enqueue
 from ojak.store.handover import hand_over
 from ojak.store.recipient import new_job
@@ -143,14 +143,14 @@ async def outbox_used(db: QueueDatabase) -> bool:
 
 async def write_in(session: AsyncClientSession, database: str, send: Pending) -> None:
     """Write a send to the outbox, in the transaction of a session. Raises what the driver does."""
-    # The session's own client, and the concerns that its transaction has.
-    outbox = session.client.get_database(database).get_collection(OUTBOX, codec_options=CODEC)
+    # The session's own client, and the concerns that its transaction has. The one said here is for a session without.
+    outbox = session.client.get_database(database).get_collection(OUTBOX, codec_options=CODEC, write_concern=MAJORITY)
     await outbox.insert_one(_row_of(send), session=session)
 
 
 def write_blocking(session: ClientSession, database: str, send: Pending) -> None:
     """Do as `write_in`, for a session of a blocking client."""
-    outbox = session.client.get_database(database).get_collection(OUTBOX, codec_options=CODEC)
+    outbox = session.client.get_database(database).get_collection(OUTBOX, codec_options=CODEC, write_concern=MAJORITY)
     outbox.insert_one(_row_of(send), session=session)
 
 
@@ -162,6 +162,9 @@ def _row_of(send: Pending) -> Document:
         "form": _FORM,
         "state": _WAITING,
         "activity": send.activity.body,
+        # To be found by.
+        "activity_id": send.activity.identity,
+        "object": send.activity.object_id,
         "sender": send.sender,
         "priority": send.priority.value,
         "order_key": send.order_key,
@@ -171,22 +174,58 @@ def _row_of(send: Pending) -> Document:
     }
 
 
-async def waiting(
-    db: QueueDatabase, *, limit: int, without: Iterable[bytes] = (), about: Iterable[str] | None = None
-) -> list[Pending | Unreadable]:
-    """What waits in the outbox, in the order it was handed over.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A send that waits in the outbox, without what was handed over: which row it is, and what it is about."""
+
+    row_id: Any
+    about: frozenset[str]
+
+
+async def waiting_heads(db: QueueDatabase, *, limit: int = 0, where: Document | None = None) -> list[Head]:
+    """What waits in the outbox, in the order it was handed over. Reads no more of it: a row may have many megabytes.
+
+    Args:
+        db: the queue.
+        limit: so much at most; 0: all of it.
+        where: what must be true of the rows; None: nothing.
+    """
+    rows = db.outbox.find({"state": _WAITING, **(where or {})}, {"about": 1}).sort("seq").limit(limit)
+    return [Head(row_id=row["_id"], about=_texts(row.get("about"))) async for row in rows]
+
+
+def _texts(value: object) -> frozenset[str]:
+    return frozenset(text for text in value if isinstance(text, str)) if isinstance(value, list) else frozenset()
+
+
+async def queue_head(db: QueueDatabase, head: Head, *, kept_s: float) -> None:
+    """Queue a send that waits, if it still does; what can never be queued is parked.
+
+    Raises what `queue_pending` raises.
+    """
+    row = await db.outbox.find_one({"_id": head.row_id, "state": _WAITING})
+    if row is not None:
+        await _queue_or_park(db, _read(row), kept_s=kept_s)
+
+
+async def _queue_or_park(db: QueueDatabase, item: Pending | Unreadable, *, kept_s: float) -> None:
+    if isinstance(item, Unreadable):
+        await park(db, item)
+    else:
+        await queue_pending(db, item, kept_s=kept_s)
+
+
+async def waiting(db: QueueDatabase, *, limit: int, about: Iterable[str] | None = None) -> list[Pending | Unreadable]:
+    """What waits in the outbox, whole, in the order it was handed over.
 
     Args:
         db: the queue.
         limit: so much at most.
-        without: but not these rows.
         about: only what has one of these keys; None: everything.
     """
     where: Document = {"state": _WAITING}
     if about is not None:
         where["about"] = {"$in": list(about)}
-    if left_out := list(without):
-        where["_id"] = {"$nin": left_out}
     return [_read(row) async for row in db.outbox.find(where).sort("seq").limit(limit)]
 
 
@@ -226,17 +265,20 @@ def _job_of(inbox: Document) -> NewJob:
 async def queue_pending(db: QueueDatabase, send: Pending, *, kept_s: float) -> bool:
     """Queue a send that waits, wake the workers, and take it out of the outbox; whether that was possible.
 
-    What can never be queued is parked with its reason, so that it is in nobody's way.
+    What can never be queued is parked with its reason, so that it is in nobody's way. What the database refuses is not
+    that: a right that is missing or a disk that is full today is none tomorrow, and the send was promised.
 
     Raises:
-        QueueUnavailable: the database did not answer; call again.
+        StoreError: the database refused it, or did not answer (QueueUnavailable); it still waits.
     """
     try:
         await _queue(db, send, kept_s=kept_s)
     except (OjakError, PyMongoError, BSONError) as error:
         told = error if isinstance(error, OjakError) else explained(error)
-        if isinstance(told, QueueUnavailable):
+        if told is error and not isinstance(told, InputError):
             raise
+        if not isinstance(told, InputError):
+            raise told from error
         await park(db, Unreadable(row_id=send.row_id, reason=str(told)))
         return False
     except Exception as error:  # noqa: BLE001
@@ -266,12 +308,9 @@ async def _queue(db: QueueDatabase, send: Pending, *, kept_s: float) -> None:
 
 async def queue_what_is_about(db: QueueDatabase, about: Iterable[str], *, kept_s: float) -> None:
     """Queue everything that waits and is about one of these: what is sent next must come after it."""
-    while found := await waiting(db, limit=1, about=about):
-        item = found[0]
-        if isinstance(item, Unreadable):
-            await park(db, item)
-        else:
-            await queue_pending(db, item, kept_s=kept_s)
+    keys = list(about)
+    while found := await waiting(db, limit=1, about=keys):
+        await _queue_or_park(db, found[0], kept_s=kept_s)
 
 
 async def park(db: QueueDatabase, row: Unreadable) -> None:

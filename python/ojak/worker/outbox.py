@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from ojak.clock import Clock
-from ojak.errors import QueueUnavailable
+from ojak.errors import StoreError
 from ojak.store.database import DatabaseTrouble, QueueDatabase
-from ojak.store.outbox import Pending, Unreadable, park, queue_pending, waiting
+from ojak.store.outbox import Head, queue_head, waiting_heads
 from ojak.worker.loops import forever
 
 _log = logging.getLogger("ojak.worker.outbox")
@@ -44,7 +44,7 @@ class OutboxLoop:
         self._eager_until_s = 0.0
         self._pause_s = poll_s
         self._look = asyncio.Event()
-        self._busy: dict[bytes, Pending] = {}
+        self._busy: dict[bytes, Head] = {}
 
     def hint(self) -> None:
         """Look now, and often for some seconds: a transaction that writes to the outbox is about to be committed."""
@@ -63,26 +63,25 @@ class OutboxLoop:
         await self._pause()
         if not self._is_ours() or len(self._busy) >= _AT_A_TIME:
             return
-        found = await waiting(self._db, limit=_PAGE, without=self._busy)
-        behind = {key for item in self._busy.values() for key in item.about}
-        for item in found:
-            if isinstance(item, Unreadable):
-                await park(self._db, item)
-            elif len(self._busy) < _AT_A_TIME and behind.isdisjoint(item.about):
-                self._busy[item.row_id] = item
-                queueing.create_task(self._queue(item), name="ojak-outbox-row")
-            if isinstance(item, Pending):
-                behind |= item.about
+        found = await waiting_heads(self._db, limit=_PAGE, where={"_id": {"$nin": list(self._busy)}})
+        behind = {key for head in self._busy.values() for key in head.about}
+        for head in found:
+            if len(self._busy) >= _AT_A_TIME:
+                return
+            if behind.isdisjoint(head.about):
+                self._busy[head.row_id] = head
+                queueing.create_task(self._queue(head), name="ojak-outbox-row")
+            behind |= head.about
 
-    async def _queue(self, item: Pending) -> None:
+    async def _queue(self, head: Head) -> None:
         try:
-            await queue_pending(self._db, item, kept_s=self._kept_s)
-        except (QueueUnavailable, DatabaseTrouble) as error:
+            await queue_head(self._db, head, kept_s=self._kept_s)
+        except (StoreError, DatabaseTrouble) as error:
             # It still waits there, and so does what comes after it.
             _log.warning("the outbox cannot be queued yet", extra={"error": type(error).__name__})
             return
         finally:
-            del self._busy[item.row_id]
+            del self._busy[head.row_id]
         # There may be more, of which this was the head.
         self._look.set()
 

@@ -47,6 +47,18 @@ async def test_a_duplicate_makes_its_host_due_again_since_the_first_sender_may_h
     assert host["ready"]["1"] < NEVER
 
 
+async def test_a_duplicate_in_the_other_line_makes_its_host_due_in_the_line_where_it_stands(db: QueueDatabase, put):
+    """What a sender hands over many of is a fan-out: the second send may stand in another line than the first."""
+    await put(["https://h.test/a"])
+    await db.jobs.update_one({}, {"$set": {"priority": 0}})
+    await db.hosts.delete_many({})
+    await put(["https://h.test/a"])
+    host = await db.hosts.find_one({"_id": "h.test"})
+    assert host is not None
+    assert host["ready"]["0"] < NEVER
+    assert host["ready"]["1"] == NEVER
+
+
 async def test_sixteen_senders_at_once_queue_each_delivery_once(db: QueueDatabase, put):
     inboxes = [f"https://h{n % 7}.test/{n}" for n in range(100)]
     answers = await asyncio.gather(*(put(inboxes) for _ in range(16)))

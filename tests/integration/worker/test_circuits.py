@@ -13,8 +13,10 @@ from ojak.breaker.rules import CircuitBreaker
 from ojak.breaker.store import BreakerResult, MemoryBreakers
 from ojak.clock import ManualClock
 from ojak.model.job import Job, Priority
+from ojak.store import mirror
 from ojak.store.claim import ReadyHost
 from ojak.store.database import QueueDatabase
+from ojak.store.hosts import Due, lower_due
 from ojak.store.mirror import MirroredBreakers
 from ojak.worker.circuits import Circuits
 from ojak.worker.probes import Probes
@@ -129,3 +131,21 @@ async def test_a_probe_that_says_nothing_is_given_back_and_one_that_is_left_over
     await world.circuits.recorded()
     assert world.probes.held() == {}
     assert (await world.slow.admit(["h.test"], hold_s=120))[0].verdict is Verdict.PROBE
+
+
+async def test_what_is_held_of_names_without_end_is_kept_in_mind_for_so_many(db: QueueDatabase, monkeypatch):
+    """And one that was forgotten is let go all the same once its record is met."""
+    monkeypatch.setattr(mirror, "KEPT", 2)
+    names = ["h0.test", "h1.test", "h2.test"]
+    await lower_due(db, [Due(authority=name, priority=Priority.FANOUT) for name in names])
+    breakers = MemoryBreakers(CircuitBreaker(threshold=1))
+    store = MirroredBreakers(breakers, db)
+    for name in names:
+        await store.record([BreakerResult(key=name, signal=Signal.FAILURE, probe=None)])
+    assert len(store._shown) == 2
+    assert await db.hosts.count_documents({"breaker.open": True}) == 3
+    await breakers.record([BreakerResult(key="h0.test", signal=Signal.SUCCESS, probe=None)])
+    store.learn_shown("h0.test")
+    (answer,) = await store.admit(["h0.test"], hold_s=120)
+    assert answer.verdict is Verdict.SEND
+    assert {row["_id"] async for row in db.hosts.find({"breaker.open": True})} == {"h1.test", "h2.test"}

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is committed and not queued yet: cancelled with the rest, kept while the database refuses, read once."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from pymongo import AsyncMongoClient
+from pymongo.errors import OperationFailure
+from pymongo.monitoring import CommandListener, CommandStartedEvent
+from tests.integration.test_sessions import (
+    INBOXES,
+    KEPT_S,
+    SENDER,
+    activity,
+    app,
+    deliverer_with,
+    is_empty,
+    running,
+    transaction,
+)
+from tests.waiting import until
+
+from ojak import Batch, DelivererConfig, FolderSenderKeys, PortableInbox
+from ojak.store import outbox
+
+__all__ = ["app", "deliverer_with"]
+
+OUT_OF_DISK_SPACE = 14031
+URI = "ap://did:key:z6MkjchhfUsD6mmvni8mCdXHw216Xrm9bQe2mBH1P5RDjVJG/actor/inbox"
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        {"activity": "https://a.test/1"},
+        {"object": "https://a.test/post"},
+        {"sender": SENDER},
+        {"host": "127.0.0.1:9"},
+        {"batch": "t"},
+    ],
+    ids=lambda which: next(iter(which)),
+)
+async def test_cancel_ends_what_is_committed_and_not_queued_yet(app, db, deliverer_with, tmp_path, which):
+    other_sender = f"{SENDER}2"
+    FolderSenderKeys(tmp_path / "keys").generate(other_sender)
+    deliverer = deliverer_with()
+    async with transaction(app) as session:
+        await deliverer.send_batch(activity("1"), SENDER, INBOXES, Batch(tag="t"), session=session)
+    async with transaction(app) as session:
+        other = {"id": "https://a.test/2", "type": "Like", "object": "https://c.test/p"}
+        await deliverer.send(other, other_sender, ["https://b.test/i"], session=session)
+    cancelled = await deliverer.cancel(**which)
+    assert (cancelled.count, cancelled.on_wire) == (2, 0)
+    assert await db.jobs.count_documents({"state": "cancelled", "told": False}) == 2, "their ends are told as any"
+    assert await db.jobs.count_documents({}) == 2
+    assert await db.outbox.count_documents({"sender": other_sender, "state": "waiting"}) == 1
+
+
+async def test_cancel_by_host_finds_gateways_and_no_host_that_only_looks_like_it(app, db, deliverer_with):
+    deliverer = deliverer_with()
+    async with transaction(app) as session:
+        near = ["https://b.test.example/i", "https://xb.test/i", "https://b.test:8443/i", "https://c.test/b.test/i"]
+        await deliverer.send(activity("1"), SENDER, near, session=session)
+    async with transaction(app) as session:
+        inbox = PortableInbox(URI, ["https://b.test"])
+        await deliverer.send_portable(activity("2", about="p2"), SENDER, [inbox], session=session)
+    assert (await deliverer.cancel(host="b.test")).count == 1
+    assert await db.outbox.count_documents({"activity_id": "https://a.test/1"}) == 1
+
+
+async def test_a_worker_that_was_paused_in_the_middle_revives_nothing_that_was_cancelled(app, db, deliverer_with):
+    deliverer = deliverer_with()
+    async with transaction(app) as session:
+        await deliverer.send(activity("1"), SENDER, INBOXES, session=session)
+    (paused,) = await outbox.waiting(db, limit=10)
+    assert isinstance(paused, outbox.Pending)
+    assert (await deliverer.cancel(sender=SENDER)).count == 2
+    await outbox.queue_pending(db, paused, kept_s=KEPT_S)
+    assert await db.jobs.count_documents({"state": "cancelled"}) == 2
+    assert await db.jobs.count_documents({}) == 2
+
+
+async def test_what_the_database_refuses_today_still_waits(app, db, deliverer_with, monkeypatch):
+    """A full disk, or a right that somebody took away: the send was promised, and is no fault of its row."""
+    deliverer = deliverer_with(config=DelivererConfig(poll_every_s=0.05))
+    queue, refused = outbox._queue, Counter[bytes]()
+
+    async def refuse(_: object, send: outbox.Pending, **__: object) -> None:
+        refused[send.row_id] += 1
+        raise OperationFailure("no space left", OUT_OF_DISK_SPACE, {"errmsg": "no space left"})
+
+    monkeypatch.setattr(outbox, "_queue", refuse)
+    async with transaction(app) as session:
+        await deliverer.send(activity("1"), SENDER, INBOXES, session=session)
+
+    async def tried_again() -> bool:
+        return refused.total() > 1
+
+    async with running(deliverer):
+        await until(tried_again)
+        assert await db.outbox.count_documents({"state": "waiting"}) == 1
+        monkeypatch.setattr(outbox, "_queue", queue)
+        await until(lambda: is_empty(db))
+    assert await db.outbox.count_documents({}) == 0, "nothing is parked"
+    assert await db.jobs.count_documents({}) == 2
+
+
+async def test_each_row_is_read_whole_once(app, db, deliverer_with, monkeypatch):
+    """A row may have 15 MB, and a hundred of them may wait."""
+    deliverer = deliverer_with(config=DelivererConfig(poll_every_s=0.05))
+    for n in range(40):
+        async with transaction(app) as session:
+            await deliverer.send(activity(str(n), about=f"p{n}"), SENDER, INBOXES, session=session)
+    read, whole = outbox._read, Counter[bytes]()
+
+    def counted(row: dict[str, Any]) -> outbox.Pending | outbox.Unreadable:
+        whole[row["_id"]] += 1
+        return read(row)
+
+    monkeypatch.setattr(outbox, "_read", counted)
+    async with running(deliverer):
+        await until(lambda: is_empty(db))
+    assert (len(whole), max(whole.values())) == (40, 1)
+
+
+class Inserts(CommandListener):
+    def __init__(self) -> None:
+        self.concerns: list[object] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        if event.command.get("insert") == "outbox":
+            self.concerns.append(event.command.get("writeConcern"))
+
+    def succeeded(self, event: object) -> None: ...
+
+    def failed(self, event: object) -> None: ...
+
+
+@pytest.fixture
+async def watched(mongod_url: str) -> AsyncIterator[tuple[AsyncMongoClient[dict[str, Any]], Inserts]]:
+    inserts = Inserts()
+    async with AsyncMongoClient[dict[str, Any]](mongod_url, w=1, event_listeners=[inserts]) as client:
+        yield client, inserts
+
+
+async def test_a_session_without_a_transaction_writes_for_a_majority(watched, db, deliverer_with):
+    """What the application's own client waits for may be less than what nothing is lost with."""
+    client, inserts = watched
+    deliverer = deliverer_with()
+    async with client.start_session() as session:
+        await deliverer.send(activity("1"), SENDER, INBOXES, session=session)
+    async with transaction(client) as session:
+        await deliverer.send(activity("2"), SENDER, INBOXES, session=session)
+    assert inserts.concerns == [{"w": "majority"}, None], "in a transaction, its commit decides"
+    assert await db.outbox.count_documents({}) == 2
