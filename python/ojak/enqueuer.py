@@ -2,10 +2,10 @@
 """`Enqueuer`: the half of a `Deliverer` that queues. What `Deliverer` adds is sending what is queued."""
 
 import asyncio
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -18,7 +18,7 @@ from ojak.model.activity import Activity, activity_of, check_text
 from ojak.model.batch import Batch
 from ojak.model.domains import BlockedDomains
 from ojak.model.flood import ANSWERS, SendFlood
-from ojak.model.inbox import Inbox, InvalidInbox
+from ojak.model.inbox import Inbox
 from ojak.model.job import Priority
 from ojak.model.outcome import Sent, SentInbox, SentState
 from ojak.model.portable import PortableInbox
@@ -31,13 +31,10 @@ from ojak.store.fill import QueueFill
 from ojak.store.handover import Handover, hand_over
 from ojak.store.outbox import Pending, absolute, keys_of, pending, queue_what_is_about, write_in
 from ojak.store.outbox_use import OutboxUse
-from ojak.store.recipient import new_job
+from ojak.store.recipients import list_portable, sort_out
 from ojak.store.trouble import DRIVER_ERRORS
 from ojak.store.wakeups import wake, wake_to_outbox
 
-T = TypeVar("T")
-
-_SHOWN_MAX: Final = 100
 _SENDS_AT_A_TIME: Final = 8
 """More at once would only wait for connections, until the driver's patience ends; a running loop needs some too."""
 
@@ -333,52 +330,7 @@ def check_key(order_key: str | None, batch: Batch | None) -> str | None:
     return batch.order_key
 
 
-def list_portable(inboxes: Iterable[PortableInbox]) -> list[PortableInbox]:
-    """Portable inboxes as they were handed over.
-
-    Raises:
-        InputError: something else is among them.
-    """
-    return [_checked(inbox) for inbox in _listed(inboxes)]
-
-
 def _check_priority(priority: object) -> None:
     if priority is not None and not isinstance(priority, Priority):
         allowed = " or ".join(f"Priority.{line.name}" for line in Priority)
         raise InputError(f"priority is {priority!r:.80}; allowed is {allowed}, or None")
-
-
-def _checked(inbox: object) -> PortableInbox:
-    if not isinstance(inbox, PortableInbox):
-        raise InputError(f"inboxes holds a {type(inbox).__name__}; allowed are PortableInboxes")
-    return inbox
-
-
-def sort_out(
-    inboxes: Iterable[str | Inbox | PortableInbox], blocked: BlockedDomains
-) -> tuple[list[NewJob], dict[str, SentInbox], dict[str, list[str]]]:
-    """Split inboxes into jobs, one for each canonical one, and refusals; with the given texts of each canonical one."""
-    jobs: dict[str, NewJob] = {}
-    refused: dict[str, SentInbox] = {}
-    given: dict[str, list[str]] = {}
-    for item in _listed(inboxes):
-        inbox = item if isinstance(item, Inbox | PortableInbox) else Inbox(item)
-        try:
-            job = new_job(inbox, blocked)
-        except InvalidInbox as error:
-            text = inbox.url if isinstance(inbox.url, str) else ascii(inbox.url)[:_SHOWN_MAX]  # type: ignore[redundant-expr]
-            refused[text] = SentInbox(state=SentState.REFUSED, url=text, reason=str(error))
-            continue
-        jobs.setdefault(job.inbox, job)
-        given.setdefault(job.inbox, []).append(inbox.url)
-    return list(jobs.values()), refused, given
-
-
-def _listed(inboxes: Iterable[T]) -> Iterator[T]:
-    """Go through what was handed over as inboxes, unless it is one inbox, of which each character would be refused."""
-    if isinstance(inboxes, AsyncIterable):
-        raise InputError("inboxes is an async iterable; allowed is a list of inboxes: collect it first")
-    if not isinstance(inboxes, str | bytes | bytearray | memoryview):
-        with suppress(TypeError):
-            return iter(inboxes)
-    raise InputError(f"inboxes is a {type(inboxes).__name__}; allowed is a list of inboxes, also for one")

@@ -31,7 +31,7 @@ from ojak.store.bodies import NEW_SEQ
 from ojak.store.database import CODEC, MAJORITY, OUTBOX, Document, QueueDatabase
 from ojak.store.enqueue import NewJob, enqueue
 from ojak.store.handover import hand_over
-from ojak.store.recipient import new_job
+from ojak.store.recipients import new_job
 from ojak.store.trouble import explained
 from ojak.store.wakeups import wake
 

@@ -14,7 +14,7 @@ from pymongo.client_session import ClientSession
 
 from ojak.config import DelivererConfig
 from ojak.deliverer import Deliverer as AsyncDeliverer
-from ojak.enqueuer import check_key, list_portable
+from ojak.enqueuer import check_key
 from ojak.errors import ConfigError, InputError
 from ojak.http.outbound import Outbound
 from ojak.model.activity import check_text
@@ -26,6 +26,7 @@ from ojak.model.portable import PortableInbox
 from ojak.signing import Scheme, SenderKeys
 from ojak.store.database import async_twin
 from ojak.store.outbox import write_blocking
+from ojak.store.recipients import list_portable
 from ojak.sync.background import Background
 
 T = TypeVar("T")

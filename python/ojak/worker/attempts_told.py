@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Telling the application of attempts: its callback may raise whatever it likes, at once or later."""
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from ojak.model.outcome import DeliveryAttempt
+from ojak.worker.teller import CALLBACK_S
 
 _log = logging.getLogger("ojak.worker.attempt")
 
@@ -25,6 +27,12 @@ def tell_attempt(callback: OnAttempt, attempt: DeliveryAttempt) -> Coroutine[Any
 
 async def _logged(answer: Awaitable[None], delivery_id: str) -> None:
     try:
-        await answer
-    except Exception:  # noqa: BLE001 - an application's callback may raise anything
+        # A `run()` ends when the last of them has: one that hangs must not keep it.
+        async with asyncio.timeout(CALLBACK_S):
+            await answer
+    except (Exception, asyncio.CancelledError):
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # It is this that is being ended, not something that the callback waited for.
+            raise
         _log.exception("on_attempt raised", extra={"delivery": delivery_id})

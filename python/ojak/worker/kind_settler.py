@@ -4,17 +4,12 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
 
-from ojak.store.database import DatabaseTrouble, QueueDatabase
+from ojak.store.database import QueueDatabase
 from ojak.store.kind_settle import KindEnded, KindRetried, write_kind_outcomes
+from ojak.worker.until_stored import MAX_PENDING, until_stored
 
 _log = logging.getLogger("ojak.worker.kinds")
-
-_RETRY_FIRST_S: Final = 0.1
-_RETRY_LONGEST_S: Final = 5.0
-MAX_PENDING: Final = 2048
-"""More outcomes than this are never gathered: starting waits while the database is away."""
 
 KindOutcome = KindEnded | KindRetried
 
@@ -82,20 +77,12 @@ class KindSettler:
         while self._pending:
             # They stay in the list until they stand: whoever waits for an empty one waits for that.
             batch = self._pending[: self._batch]
-            stored = await self._until_stored(batch)
+            stored = await self._store(batch)
             del self._pending[: len(batch)]
             if len(stored) < len(batch):
                 _log.warning("outcomes dropped, their leases were taken", extra={"count": len(batch) - len(stored)})
             self._on_stored(batch)
         self._empty.set()
 
-    async def _until_stored(self, batch: Sequence[KindOutcome]) -> set[bytes]:
-        """Write, again and again if the database is away: every write is safe to repeat under its stamp."""
-        pause_s = _RETRY_FIRST_S
-        while True:
-            try:
-                return await write_kind_outcomes(self._db, batch, kept_s=self._kept_s)
-            except DatabaseTrouble as error:
-                _log.warning("outcomes not stored yet", extra={"error": type(error).__name__, "again_in_s": pause_s})
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _RETRY_LONGEST_S)
+    async def _store(self, batch: Sequence[KindOutcome]) -> set[bytes]:
+        return await until_stored(lambda: write_kind_outcomes(self._db, batch, kept_s=self._kept_s))

@@ -3,8 +3,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Sequence
 
 from ojak.store.aside import SetAside, write_asides
 from ojak.store.database import DatabaseTrouble, QueueDatabase
@@ -14,16 +13,9 @@ from ojak.store.settle import Ended, Retried, write_ends, write_retries
 from ojak.worker.attempted import Outcome
 from ojak.worker.failover import Failover, Passed
 from ojak.worker.standings import Standings
+from ojak.worker.until_stored import MAX_PENDING, until_stored
 
 _log = logging.getLogger("ojak.worker.settle")
-
-T = TypeVar("T")
-
-MAX_PENDING: Final = 2048
-"""More outcomes than this are never gathered: starting waits, so that a database that is away costs bounded memory."""
-
-_RETRY_FIRST_S: Final = 0.1
-_RETRY_LONGEST_S: Final = 5.0
 
 
 class Settler:
@@ -122,33 +114,22 @@ class Settler:
         retries = [outcome for outcome in batch if isinstance(outcome, Retried)]
         asides = [outcome for outcome in batch if isinstance(outcome, SetAside)]
         if passed := [outcome for outcome in batch if isinstance(outcome, Passed)]:
-            decided = await self._until_stored(lambda: self._failover.decide(passed))
+            decided = await until_stored(lambda: self._failover.decide(passed))
             ends += [outcome for outcome in decided if isinstance(outcome, Ended)]
             moves += [outcome for outcome in decided if isinstance(outcome, Moved)]
         telling = self._telling()
         stored: set[bytes] = set()
         if ends:
-            stored |= await self._until_stored(lambda: write_ends(self._db, ends, tell=telling, kept_s=self._kept_s))
+            stored |= await until_stored(lambda: write_ends(self._db, ends, tell=telling, kept_s=self._kept_s))
         if retries:
-            stored |= await self._until_stored(lambda: write_retries(self._db, retries))
+            stored |= await until_stored(lambda: write_retries(self._db, retries))
         if moves:
-            stored |= await self._until_stored(lambda: write_moves(self._db, moves, lease_s=self._lease_s))
+            stored |= await until_stored(lambda: write_moves(self._db, moves, lease_s=self._lease_s))
         if asides:
-            stored |= await self._until_stored(lambda: write_asides(self._db, asides))
+            stored |= await until_stored(lambda: write_asides(self._db, asides))
         if len(stored) < len(batch):
             _log.warning("outcomes dropped, their leases were taken", extra={"count": len(batch) - len(stored)})
         self._on_stored([end for end in ends if end.job.id in stored and telling], batch)
-
-    async def _until_stored(self, write: Callable[[], Awaitable[T]]) -> T:
-        """Write, again and again if the database is away: every write is safe to repeat under its stamp."""
-        pause_s = _RETRY_FIRST_S
-        while True:
-            try:
-                return await write()
-            except DatabaseTrouble as error:
-                _log.warning("outcomes not stored yet", extra={"error": type(error).__name__, "again_in_s": pause_s})
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _RETRY_LONGEST_S)
 
     async def _write_news(self) -> None:
         news = self._standings.take_news()

@@ -28,7 +28,7 @@ from ojak.store.move import Moved, announce_rows, move_rows, queue_rows, write_m
 from ojak.store.now import EPOCH
 from ojak.store.order import promote
 from ojak.store.reap import reap_expired
-from ojak.store.recipient import new_job
+from ojak.store.recipients import new_job
 from ojak.store.settle import Retried
 from ojak.store.supersede import superseded
 from ojak.store.sweep import mend_dues
