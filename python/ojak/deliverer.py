@@ -252,7 +252,13 @@ class Deliverer(JobQueue, HostControl, SenderControl):
             if scheme == Scheme.RFC9421:
                 await self._hints.take(host, Scheme.RFC9421.value)
             store = self._store_of_breakers(b"")
-            if store.scope is not BreakerScope.HOST or not await store.heard_from(host):
+            if store.scope is not BreakerScope.HOST:
+                return False
+            forward = await store.heard_from(host)
+            if not forward and isinstance(self._breakers, MemoryBreakers) and not self._running:
+                # A process that only queues has no breakers of its own. Those of the supervisor's workers are here.
+                forward = await MongoBreakers(self._db, self._rules).heard_from(host)
+            if not forward:
                 return False
             await wake(self._db, [shard_of(host)])
         return True

@@ -203,8 +203,9 @@ class MongoBreakers:
             )
 
     async def heard_from(self, key: str) -> bool:
-        """Bring the probe of a key forward, once in each quarantine."""
-        return await self._bring_forward({"_id": key, "breaker.heard": {"$ne": True}}, {"breaker.heard": True})
+        """Bring the probe of a key forward, once in each quarantine. Not of a breaker that is only shown here."""
+        kept = {"_id": key, "breaker.rev": {"$exists": True}, "breaker.heard": {"$ne": True}}
+        return await self._bring_forward(kept, {"breaker.heard": True})
 
     async def probe_now(self, key: str) -> bool:
         """Bring the probe of a key forward, however often: an operator's wish. Gives whether there was a quarantine.

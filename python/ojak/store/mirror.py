@@ -79,7 +79,7 @@ class MirroredBreakers:
         if over:
             await forget_breakers(self._db, over)
             for key in over:
-                del self._shown[key]
+                self._shown.pop(key, None)
         if held:
             self._note_shown(held)
             updates = [self._showing(key, answer, probe_s) for key, answer in held.items()]
