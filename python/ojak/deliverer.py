@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 from pymongo import AsyncMongoClient
 
 from ojak.breaker.admission import BreakerScope
+from ojak.breaker.bounded import BoundedBreakers
 from ojak.breaker.rules import CircuitBreaker
 from ojak.breaker.store import BreakerStore, MemoryBreakers
 from ojak.clock import Clock, SystemClock
@@ -111,7 +112,11 @@ class Deliverer(JobQueue, HostControl, SenderControl):
         self._rules = CircuitBreaker.configured(self._config)
         if isinstance(breakers, str) and breakers != "shared":
             raise ConfigError(f"breakers is {breakers!r}; allowed is a BreakerStore, 'shared' or None")
-        self._breakers = MemoryBreakers(self._rules, clock=self._clock) if breakers is None else breakers
+        if breakers is None:
+            breakers = MemoryBreakers(self._rules, clock=self._clock)
+        elif not isinstance(breakers, str | MemoryBreakers | MongoBreakers):
+            breakers = BoundedBreakers(breakers)
+        self._breakers: BreakerStore | Literal["shared"] = breakers
         self._running: dict[Engine, asyncio.Event] = {}
         self._hints = SchemeHints(self._db, self._clock, kept_s=self._config.scheme_memory_s)
         self._stops = 0

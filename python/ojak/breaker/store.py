@@ -37,8 +37,8 @@ class BreakerStore(Protocol):
 
     `Circuit` is the state machine that the stores here use. A store with a policy of its own may answer by that.
 
-    Every method may raise: `run()` logs that, treats a key as clean that it could not ask about, and records again what
-    it could not record.
+    Every method may raise, and one that takes longer than 5 s counts as one that did: `run()` logs that, treats a key
+    as clean that it could not ask about, and records again what it could not record.
     """
 
     @property

@@ -77,8 +77,9 @@ class OutboxLoop:
         try:
             await queue_head(self._db, head, kept_s=self._kept_s)
         except (StoreError, DatabaseTrouble) as error:
-            # It still waits there, and so does what comes after it.
-            _log.warning("the outbox cannot be queued yet", extra={"error": type(error).__name__})
+            # It still waits there, and so does what comes after it. Our own sentence quotes no document.
+            reason = str(error) if isinstance(error, StoreError) else ""
+            _log.warning("the outbox cannot be queued yet", extra={"error": type(error).__name__, "reason": reason})
             return
         finally:
             del self._busy[head.row_id]
