@@ -16,6 +16,7 @@ from ojak.store.hand_back import hand_back
 from ojak.store.move import Moved, write_moves
 from ojak.store.waiting import Waiting, hold_waiting, waiting_in, waiting_lanes
 from ojak.worker.failover import Failover, Passed
+from ojak.worker.loops import pause
 from ojak.worker.ownership import Ownership
 
 _log = logging.getLogger("ojak.worker.passing")
@@ -25,7 +26,8 @@ _APART_S: Final = 0.1
 """Hosts that are held one after the other are looked at together."""
 _FINISH_S: Final = 5.0
 _SHARE: Final = 20
-"""A lane is left alone for so many times as long as a look at it took: what can go nowhere costs little."""
+"""A lane, and all of them together, are left alone for so many times as long as a look took: what can go nowhere costs
+little, however many gateways strangers name."""
 
 
 class Passing:
@@ -67,6 +69,7 @@ class Passing:
         self._asked = asyncio.Event()
         self._not_before_s: dict[str, float] = {}
         self._unclear: dict[bytes, list[bytes]] = {}
+        self._rest_until_s = 0.0
         self._passing: asyncio.Future[int] | None = None
 
     def look(self) -> None:
@@ -78,12 +81,15 @@ class Passing:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._every_s):
                 await self._asked.wait()
-        await asyncio.sleep(min(_APART_S, self._every_s))
+        await pause(max(min(_APART_S, self._every_s), self._rest_until_s - self._clock.boot_s()))
         self._asked.clear()
         await self._return_unclear()
         if not (epochs := self._ownership.epochs):
             return
+        began_s = self._clock.boot_s()
         waiting = [lane for lane in await waiting_lanes(self._db) if shard_of(lane) in epochs]
+        ended_s = self._clock.boot_s()
+        self._rest_until_s = ended_s + _SHARE * (ended_s - began_s)
         self._not_before_s = {lane: at_s for lane, at_s in self._not_before_s.items() if lane in set(waiting)}
         now_s = self._clock.boot_s()
         lanes = [lane for lane in waiting if self._not_before_s.get(lane, now_s) <= now_s]
