@@ -4,6 +4,7 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
 from tests.waiting import until
 
 from ojak import Batch, Cancelled, Deliverer, DelivererConfig, DeliveryFailure, Settled, SettledOutcome
@@ -28,27 +29,33 @@ async def test_r30a_what_is_cancelled_while_nobody_works_is_never_sent(farm, del
     assert {arrival.activity for arrival in here.ledger().arrivals} == {"https://a.test/2"}
 
 
-async def test_r30b_what_waits_behind_slow_requests_is_not_sent_and_these_end_as_what_they_are(farm, deliverer_to, db):
+@pytest.mark.parametrize(
+    ("answer_ms", "jobs"), [(1500, 30), pytest.param(20_000, 102, marks=pytest.mark.long)], ids=["scaled", "full"]
+)
+async def test_r30b_what_waits_behind_slow_requests_is_not_sent_and_these_end_as_what_they_are(
+    farm, deliverer_to, db, *, answer_ms: int, jobs: int
+):
     """Two requests of the host are on the wire, the others leased or queued behind them."""
-    here = farm({"accept:1500": 1})
+    word = f"accept:{answer_ms}"
+    here = farm({word: 1})
     told: asyncio.Queue[Settled] = asyncio.Queue()
-    deliverer = deliverer_to(here, on_settled=told.put)
+    deliverer = deliverer_to(here, on_settled=told.put, config=DelivererConfig(read_s=60, request_s=60))
     inbox = here.inboxes()[0]
     async with running(deliverer):
-        for n in range(30):
+        for n in range(jobs):
             await deliverer.send({"id": f"https://a.test/{n}", "type": "Like"}, SENDER, [inbox])
-        await until(lambda: _open(here, 2))
+        await until(lambda: _open(here, word, 2))
         cancelled = await asyncio.wait_for(deliverer.cancel(sender=SENDER), 20)
-        assert (cancelled.count, cancelled.on_wire) == (28, 2)
-        await until(lambda: _is(db, 2, state="delivered"))
+        assert (cancelled.count, cancelled.on_wire) == (jobs - 2, 2)
+        await until(lambda: _is(db, 2, state="delivered"), within_s=60)
     assert len(here.ledger().arrivals) == 2
-    assert await db.jobs.count_documents({"state": "cancelled"}) == 28
+    assert await db.jobs.count_documents({"state": "cancelled"}) == jobs - 2
     ends = [told.get_nowait() for _ in range(told.qsize())]
     assert [end.outcome for end in ends].count(SettledOutcome.DELIVERED) == 2
 
 
-async def _open(farm, count: int) -> bool:
-    hosts = await farm.async_client.hosts("accept:1500")
+async def _open(farm, word: str, count: int) -> bool:
+    hosts = await farm.async_client.hosts(word)
     return sum(host.open for host in hosts) >= count
 
 

@@ -7,10 +7,10 @@ import random
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sockets import ESTABLISHED, SYN_SENT, sockets
 from tests.waiting import until
 
 from ojak import Deliverer, DelivererConfig, DeliveryAttempt
@@ -27,7 +27,6 @@ GOOD = "accept:100"
 LEAST = 9
 """Interruptions, however little time there is."""
 ROUND = 96
-ESTABLISHED, SYN_SENT = "01", "02"
 
 
 class Transports(AiohttpTransport):
@@ -43,16 +42,6 @@ class Transports(AiohttpTransport):
     def in_use(self) -> tuple[int, int]:
         """The connections that requests hold in the pool, and those that stand."""
         return sum(len(connector._acquired) for connector in (self._kept, self._closing)), len(self._open)
-
-
-def sockets(port: int, state: str) -> int:
-    """This process's sockets that are connected, or being connected, to a port of the farm."""
-    own = set()
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            own.add(str(descriptor.readlink()))
-    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return sum(line[2].endswith(f":{port:04X}") and line[3] == state and f"socket:[{line[9]}]" in own for line in lines)
 
 
 def most_at_once(arrivals: tuple[Arrival, ...]) -> int:

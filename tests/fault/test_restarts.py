@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
 from pymongo import MongoClient
 from tests.fault.watch import Watched
 from tests.waiting import until
@@ -19,7 +20,7 @@ from ojak.farm.report import Counted
 from ojak.store.database import Document
 
 SENDER = "https://a.test/users/alice"
-HOSTS, ACTIVITIES, RESTARTS = 10, 4, 3
+HOSTS = 10
 SLOTS = HOSTS * 2
 
 
@@ -28,20 +29,26 @@ def rows(data: Path) -> list[Document]:
         return list(client["ojak"].jobs.find())
 
 
-async def test_r26_restarts_spend_only_attempts_that_were_begun_and_make_nothing_final(tmp_path: Path) -> None:
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("activities", "restarts"), [(4, 2), pytest.param(200, 20, marks=pytest.mark.long)], ids=["scaled", "full"]
+)
+async def test_r26_restarts_spend_only_attempts_that_were_begun_and_make_nothing_final(
+    tmp_path: Path, activities: int, restarts: int
+) -> None:
     FolderSenderKeys(tmp_path / "keys").generate(SENDER)
     plan = plan_of_words(HOSTS, {"slow:60000": HOSTS}.items())
     with running_farm(plan, folder=tmp_path / "farm", keys_folders=[tmp_path / "keys"]) as farm:
         data = tmp_path / "data"
         command = ["-m", "ojak.supervisor", "--data", str(data), "--workers", "2", "--keys", str(tmp_path / "keys")]
         command += ["--allow-networks", "127.0.0.0/8", "--resolver-map", str(farm.resolver_path), "--drain-s", "0.1"]
-        command += ["--read-s", "60", "--request-s", "70"]
-        for restart in range(RESTARTS):
+        command += ["--read-s", "60", "--request-s", "70", "--concurrency", "64"]
+        for restart in range(restarts):
             with Watched(data, command) as supervisor:
                 supervisor.until("ready")
                 if not restart:
                     async with Deliverer(data) as deliverer:
-                        for number in range(ACTIVITIES):
+                        for number in range(activities):
                             activity = {"id": f"https://a.test/a/{number}", "type": "Like"}
                             assert (await deliverer.send(activity, SENDER, farm.inboxes())).new == HOSTS
                     with MongoClient[Document](url_of(data)) as client:
@@ -49,7 +56,7 @@ async def test_r26_restarts_spend_only_attempts_that_were_begun_and_make_nothing
                         client["ojak"].jobs.update_many({}, {"$inc": {"tries": 15}})
                 # Every slot of every host is taken, so that nothing is begun and not yet arrived.
                 assert farm.client.wait(Counted.OPEN, at_least=SLOTS)
-                if restart == RESTARTS - 1:
+                if restart == restarts - 1:
                     os.kill(supervisor.worker(0), signal.SIGKILL)
                     begun = int(supervisor.until("worker died", worker=0)["begun"])
                     supervisor.until("obituary dealt with")
@@ -57,8 +64,8 @@ async def test_r26_restarts_spend_only_attempts_that_were_begun_and_make_nothing
                     arrived = Counter((arrival.activity, arrival.inbox) for arrival in farm.ledger())
                     found = rows(data)
                     tries = {(row["activity"], row["inbox"]): row["tries"] - 15 for row in found}
-                    # Two restarts, each of which cut off what was on the wire: these requests, and no others.
-                    assert sum(tries.values()) == SLOTS * (RESTARTS - 1)
+                    # All restarts but this, each of which cut off what was on the wire: these requests, and no others.
+                    assert sum(tries.values()) == SLOTS * (restarts - 1)
                     assert all(tries[which] <= arrived[which] for which in tries)
                     assert {row["state"] for row in found} <= {"queued", "leased"}
                     # What a crash returned is counted apart, and spends nothing.
@@ -73,9 +80,9 @@ async def test_r26_restarts_spend_only_attempts_that_were_begun_and_make_nothing
             supervisor.until("ready")
 
             async def all_accepted() -> bool:
-                return len(accepted_counts(farm.ledger())) == HOSTS * ACTIVITIES
+                return len(accepted_counts(farm.ledger())) == HOSTS * activities
 
-            await until(all_accepted)
+            await until(all_accepted, within_s=20 if restarts < 20 else 200)
             supervisor.process.send_signal(signal.SIGTERM)
             assert supervisor.end() in (0, 8)
 

@@ -12,6 +12,8 @@ import pytest
 import trustme
 from tests.conformance.transport.conftest import MakeTransport
 from tests.conformance.transport.raw_inbox import ACCEPTED, Peer, always, raw_inbox
+from tests.sockets import sockets
+from tests.waiting import until
 
 from ojak.errors import ConfigError
 from ojak.http.transport import FaultReason, PostRequest, TlsError
@@ -157,6 +159,41 @@ async def test_a_peer_that_does_not_say_goodbye_holds_no_descriptor(
         url = f"https://127.0.0.1:{listener.getsockname()[1]}/inbox"
         assert (await transport.post(PostRequest(url=url, headers=[], body=b"{}"))).status == 202
         assert await serving < 3
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("count", "at_once"), [(40, 20), pytest.param(10_000, 500, marks=pytest.mark.long)])
+async def test_peers_that_do_not_say_goodbye_leave_no_socket(
+    make_transport: MakeTransport, ca_file: Path, server_context: ssl.SSLContext, *, count: int, at_once: int
+) -> None:
+    """Not one of them answers the end of its connection: there are never more than a second's worth of them."""
+    transport = make_transport(extra_ca=ca_file)
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await peer.send(b"HTTP/1.1 202 OK\r\nContent-Length: 5000000\r\n\r\n")
+        try:
+            await gone.wait()
+        finally:
+            peer.writer.transport.abort()
+
+    gone, most = asyncio.Event(), 0
+    async with raw_inbox(script, server_context) as inbox:
+        for _ in range(count // at_once):
+            gone.clear()
+            requests = [PostRequest(url=inbox.url(scheme="https"), headers=[], body=b"{}") for _ in range(at_once)]
+            answers = await asyncio.gather(*map(transport.post, requests))
+            assert [answer.status for answer in answers] == [202] * at_once
+
+            async def all_closed() -> bool:
+                return sockets(inbox.port) == 0
+
+            most = max(most, sockets(inbox.port))
+            await until(all_closed, within_s=5)
+            gone.set()
+            await asyncio.sleep(0)
+    assert most <= at_once
 
 
 async def test_only_new_versions_of_tls(make_transport: MakeTransport, ca_file: Path, authority: trustme.CA) -> None:
