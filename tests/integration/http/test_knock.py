@@ -20,7 +20,7 @@ from ojak.http.aiohttp_transport import AiohttpTransport
 from ojak.http.knock import LD_JSON, Knocked, Knocker, check_headers
 from ojak.http.transport import FaultReason, PostAnswer, PostError, PostPhases, PostRequest
 from ojak.model.inbox import canonical_inbox
-from ojak.signing import BodyDigest, Scheme, SigningKey
+from ojak.signing import BodyDigest, CachingSenderKeys, PrivateKey, Scheme, SenderKeyring, SigningKey, sign
 
 BODY = b'{"type":"Create"}'
 BOTH = [Scheme.CAVAGE, Scheme.RFC9421]
@@ -361,3 +361,30 @@ async def test_an_agent_that_cannot_be_sent(transport: AiohttpTransport, agent: 
         Knocker(transport, agent=agent)
     with pytest.raises(ConfigError, match="content_type is"):
         Knocker(transport, content_type="a\r\nb")
+
+
+async def test_r35_a_delivery_costs_no_more_than_one_and_a_half_signatures_beside_its_request(key: SigningKey) -> None:
+    """The key is kept as it was parsed: to ask for it, and to make a request of it, costs a part of a signature."""
+
+    class Source:
+        async def keys_of(self, sender: str) -> SenderKeyring:
+            return SenderKeyring(rsa=SigningKey(key_id=key.key_id, key=PrivateKey.from_pem(pem)))
+
+    pem = key.key.private_pem()
+    keys, knocker, digest = CachingSenderKeys(Source()), Knocker(Recording()), BodyDigest(BODY)
+
+    async def deliveries() -> float:
+        began_s = time.process_time()
+        for _ in range(100):
+            found = await keys.keys_of("https://a.test/u")
+            await knocker.knock("https://h.test/i", BODY, digest=digest, key=found.rsa, first=Scheme.CAVAGE)
+        return time.process_time() - began_s
+
+    async def signatures() -> float:
+        began_s = time.process_time()
+        for _ in range(100):
+            sign(key.key, key.key_id, "cavage", "POST", "https://h.test/i", digest, 1_700_000_000, None)
+        return time.process_time() - began_s
+
+    # The least of several, since whatever else the machine does adds to either.
+    assert min([await deliveries() for _ in range(4)]) < 1.5 * min([await signatures() for _ in range(4)])

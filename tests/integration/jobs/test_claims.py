@@ -2,6 +2,7 @@
 """Claims of other kinds, with another process between any two of their steps."""
 
 import asyncio
+import dataclasses
 import secrets
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from pymongo.errors import AutoReconnect
-from tests.integration.jobs.conftest import Make, running
+from tests.integration.jobs.conftest import SHORT, Make, running
 from tests.waiting import until
 
 from ojak import HandledJob, Handler
@@ -216,3 +217,23 @@ async def test_suspects_do_not_run_beside_each_other_and_innocents_do(make: Make
         await until(all_done)
     assert most == 1
     assert {row["tries"] async for row in db.jobs.find({})} == {1}
+
+
+async def test_a_suspect_begins_when_the_one_before_it_is_stored(make: Make, db: QueueDatabase):
+    """Until then a death of the worker counts as a death of both, though one of them had ended."""
+    begun: list[int] = []
+
+    async def work(job: HandledJob) -> None:
+        begun.append(await db.jobs.count_documents({"state": "done"}))
+
+    deliverer = make(Handler(kind="archive", call=work), config=dataclasses.replace(SHORT, settle_every_s=0.3))
+    for n in range(3):
+        await deliverer.enqueue("archive", {}, key=str(n))
+    await db.jobs.update_many({}, {"$set": {"deaths": 1}})
+    async with running(deliverer):
+
+        async def all_done() -> bool:
+            return await db.jobs.count_documents({"state": "done"}) == 3
+
+        await until(all_done)
+    assert begun == [0, 1, 2]
