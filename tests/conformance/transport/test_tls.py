@@ -162,7 +162,7 @@ async def test_a_peer_that_does_not_say_goodbye_holds_no_descriptor(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("count", "at_once"), [(40, 20), pytest.param(10_000, 500, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("count", "at_once"), [(40, 20), pytest.param(10_000, 100, marks=pytest.mark.long)])
 async def test_peers_that_do_not_say_goodbye_leave_no_socket(
     make_transport: MakeTransport, ca_file: Path, server_context: ssl.SSLContext, *, count: int, at_once: int
 ) -> None:
