@@ -218,6 +218,11 @@ async def sender_pauses(db: QueueDatabase, *, limit: int) -> list[SenderPause]:
     return found[:limit]
 
 
+async def count_paused_senders(db: QueueDatabase) -> int:
+    """How many senders an operator paused."""
+    return await db.holds.count_documents({"kind": HoldKind.PAUSE.value, "over": {"$ne": True}})
+
+
 def holds_of_sender(sender: str) -> Sequence[bytes]:
     """The ids of the holds that a sender may have."""
     return [hold_id(kind, sender) for kind in HoldKind if kind.of_sender]

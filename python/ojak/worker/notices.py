@@ -11,6 +11,7 @@ from ojak.clock import Clock
 from ojak.store import notices as store
 from ojak.store.cancel import flagged_of
 from ojak.store.database import QueueDatabase
+from ojak.store.holds import count_paused_senders
 from ojak.store.host_settings import count_paused, mend_settings, settings_of
 from ojak.worker.flights import Flights
 from ojak.worker.held import Held
@@ -117,6 +118,8 @@ class Notices:
         self._looked_after = self._lapses
         if count := await count_paused(self._db):
             _log.warning("hosts are paused", extra={"count": count})
+        if count := await count_paused_senders(self._db):
+            _log.warning("senders are paused", extra={"count": count})
 
     async def step(self) -> None:
         """Wait for a notice, a second at most, and do what it asks for."""
