@@ -6,6 +6,7 @@ import time
 from bisect import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.waiting import until
 
 from ojak import CachingSenderKeys, Deliverer
 from ojak.farm import FarmHandle
+from ojak.rig.supervised import running_supervisor
 from ojak.store.database import QueueDatabase
 
 from .conftest import SENDER, running
@@ -122,24 +124,35 @@ async def test_a_small_send_goes_before_a_backlog(deliverer_to, db, backlog: Bac
     assert max(one.others for one in probed) < 2000
 
 
+@pytest.fixture
+def worker_flags(db: QueueDatabase, mongod_url: str, keys_dir: Path) -> list[str]:
+    """The flags of a supervisor with one worker on the test's queue."""
+    return [
+        *("--mongo-url", mongod_url, "--database", db.name, "--workers", "1", "--keys", str(keys_dir)),
+        *("--allow-networks", "127.0.0.0/8", "--log-level", "warning"),
+    ]
+
+
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("backlog", [fan_out, small_sends])
 async def test_p99_from_send_to_post_is_under_250_ms_while_100000_wait(
-    deliverer_to, db, backlog: Backlog, farm_of_two, record_property
+    db, worker_flags, backlog: Backlog, farm_of_two, tmp_path
 ):
+    """With a worker of the supervisor's, as an application has it: it sends, and another process delivers.
+
+    On a machine that does nothing else: with two cores, one is the worker's, and the others share what is left.
+    """
     here, theirs, ours = farm_of_two
-    queueing, sending = two_of(deliverer_to, here)
-    await backlog(queueing, theirs, 140_000)
-    await queueing.close()
-    async with running(sending):
-        await until(lambda: no_small_ones(db))
-        await asyncio.sleep(5)
-        took = [one.seconds for one in await probe(here, sending, ours, count=500, every_s=0.05)]
-        left = await waiting(db)
-        await db.jobs.delete_many({"state": {"$in": ["queued", "blocked"]}})
+    flags = [*worker_flags, "--resolver-map", str(here.resolver_path)]
+    async with Deliverer(db.client, database=db.name) as deliverer:
+        await backlog(deliverer, theirs, 150_000)
+        with running_supervisor(tmp_path / "data", flags, log=tmp_path / "supervisor.log"):
+            await until(lambda: no_small_ones(db), within_s=60)
+            await asyncio.sleep(3)
+            took = [one.seconds for one in await probe(here, deliverer, ours, count=400, every_s=0.05)]
+            left = await waiting(db)
+            await db.jobs.delete_many({"state": {"$in": ["queued", "blocked"]}})
     p99 = quantiles(took, n=100)[98]
-    told = f"{left} waiting; median {median(took) * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms"
-    record_property("took", told)
     assert left > 100_000
-    assert p99 < 0.25, told
+    assert p99 < 0.25, f"{left} waiting; median {median(took) * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms"
