@@ -17,7 +17,7 @@ HOSTS = 50
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("names", "kept_of_rate"),
-    [(5_000, 0.65), pytest.param(100_000, 0.9, marks=pytest.mark.long)],
+    [(5_000, 0.5), pytest.param(100_000, 0.9, marks=pytest.mark.long)],
     ids=["5k", "100k"],
 )
 async def test_a_flood_of_made_up_hosts_costs_proven_hosts_next_to_nothing(
@@ -25,7 +25,8 @@ async def test_a_flood_of_made_up_hosts_costs_proven_hosts_next_to_nothing(
 ):
     """Each round is many activities to hosts that answer; in the rounds with the flood its names wait beside them.
 
-    The rates of one run are compared, since machines differ and are shared.
+    The rates of one run are compared, since machines differ and are shared; that is why the suite asks for half.
+    What it rests on is asked exactly elsewhere: what a claim reads, and whose turn it is.
     """
     here = farm({"accept:20": HOSTS})
     inboxes = here.inboxes()
