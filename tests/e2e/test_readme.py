@@ -93,6 +93,9 @@ def test_the_example_is_about_ten_lines():
 
 def test_every_page_that_is_linked_is_there_and_every_target_that_is_named():
     for target in re.findall(r"\]\(([^)]+)\)", README):
-        assert (ROOT / target).is_file(), target
+        page, _, section = target.partition("#")
+        assert (ROOT / page).is_file(), target
+        headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text("utf-8"), re.MULTILINE)
+        assert not section or section in {heading.lower().replace(" ", "-") for heading in headings}, target
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     assert set(re.findall(r"`?make ([a-z-]+)", README)) <= targets
