@@ -41,6 +41,16 @@ def test_everything_is_accounted_for_and_nothing_is_left_behind(temporary: Path)
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_whole_demo_settles_every_delivery_to_a_living_host(temporary: Path):
+    """Hosts that restart are quarantined meanwhile, and must come back before the demo loses patience."""
+    ran = subprocess.run([*DEMO, "--json"], capture_output=True, text=True, check=False, env=_environment(temporary))
+    assert ran.returncode == 0, ran.stderr
+    result = json.loads(ran.stdout)
+    assert result["ledger"] == {"lost": 0, "double": 0, "unverified": 0, "over_limit": 0}
+
+
 @pytest.mark.parametrize(
     ("wish", "when"), [(signal.SIGINT, "activities handed over"), (signal.SIGTERM, "starting a MongoDB")]
 )

@@ -35,7 +35,8 @@ _LIVING: Final = (
     ("rfc9421-only+tls", 4),
     ("rate-limited:1,2", 4),
     ("recovering:1", 4),
-    # Its machine restarts: it comes up before the second try, which the curve puts 16 s after the first at the least.
+    # Its machine restarts: it comes up before the second try, which the curve puts 16 s after the first at the least,
+    # and before the end of its quarantine.
     ("refuse:12", 2),
     ("close-each", 3),
     ("interim", 2),

@@ -32,6 +32,7 @@ from ojak.signing import FolderSenderKeys
 from ojak.store.counts import DeliveryRow
 
 WORKERS: Final = 2
+_QUARANTINE_S: Final = 15
 _LOOK_S: Final = 0.4
 _STALLED_S: Final = 90.0
 
@@ -115,6 +116,8 @@ def _flags(farm: FarmHandle, keys: Path) -> list[str]:
         *("--allow-networks", "127.0.0.0/8"),
         *("--resolver-map", str(farm.resolver_path)),
         *("--extra-ca", str(farm.ca_path)),
+        # An hour, as it is by itself, would keep the hosts that restart from everybody who watches.
+        *("--breaker-first-s", str(_QUARANTINE_S)),
         *("--log-format", "text"),
     ]
 
