@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
-_DURATION: Final = re.compile(r"([0-9]{1,9})([smhdw])")
+_DURATION: Final = re.compile(r"([0-9]{1,7})([smhdw])")
 
 
 class Duration(click.ParamType[timedelta]):

@@ -208,7 +208,7 @@ class _Limit(click.ParamType["int | str"]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
         if value == _NONE:
             return _NONE
-        if not str(value).isdigit() or not 1 <= int(value) <= PER_HOST_MAX:
+        if not (str(value).isascii() and str(value).isdigit() and 1 <= int(value) <= PER_HOST_MAX):
             self.fail(f"{value!r} is no limit; allowed is 1 to {PER_HOST_MAX}, or none", param, ctx)
         return int(value)
 

@@ -63,7 +63,7 @@ class RequestHeaders:
                 async with asyncio.timeout(ASK_S):
                     answer = await answer
             return checked(answer)
-        except (Exception, asyncio.CancelledError) as error:
+        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 # It is the attempt that is being ended, not something that the callback waited for.

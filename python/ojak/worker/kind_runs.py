@@ -26,7 +26,7 @@ _OWN_FAULT_S: Final = 30.0
 _LAST_WORDS_S: Final = 5.0
 """A handler that was cancelled has so long to end, at the end of a `run()`."""
 
-_RAISED = (Exception, asyncio.CancelledError, SystemExit)
+_RAISED = (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt)
 """What ends a handler and nothing else: an application may raise anything."""
 
 

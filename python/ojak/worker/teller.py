@@ -194,7 +194,7 @@ class Teller:
                 if inspect.isawaitable(answer):
                     async with asyncio.timeout(CALLBACK_S):
                         await answer
-        except (Exception, asyncio.CancelledError):
+        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 # It is this loop that is being ended, not something that the callback waited for.

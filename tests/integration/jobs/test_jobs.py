@@ -184,6 +184,20 @@ async def test_nothing_that_a_plain_handler_raises_ends_the_run(make: Make, db: 
         assert not loop.done()
 
 
+@pytest.mark.parametrize("raised", [SystemExit(3), asyncio.CancelledError(), StopIteration(), KeyboardInterrupt()])
+async def test_nothing_that_an_asynchronous_handler_raises_ends_the_run(
+    make: Make, db: QueueDatabase, raised: BaseException
+):
+    async def fail(job: HandledJob) -> None:
+        raise raised
+
+    deliverer = make(Handler(kind="bad", call=fail, max_attempts=1))
+    async with running(deliverer) as (loop,):
+        await deliverer.enqueue("bad", {})
+        await ended(db)
+        assert not loop.done()
+
+
 async def test_no_more_of_a_kind_run_at_a_time_than_it_allows_and_all_run_once(make: Make, db: QueueDatabase):
     now = most = 0
     ran: list[int] = []

@@ -109,6 +109,15 @@ async def test_a_delivery_goes_without_them_where_they_cannot_be_had(deliver, an
     assert record.levelno == logging.ERROR
 
 
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt()])
+async def test_a_callback_that_would_end_the_process_does_not(deliver, raised):
+    def leave(_: Outgoing) -> None:
+        raise raised
+
+    inbox, _, _ = await deliver(leave)
+    assert len(inbox.received) == 1
+
+
 async def test_none_is_none(deliver, caplog):
     inbox, _, _ = await deliver(lambda outgoing: None)
     assert len(inbox.received) == 1

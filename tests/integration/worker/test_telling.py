@@ -54,7 +54,8 @@ async def counts(db: QueueDatabase, rows: dict[str, object]) -> bool:
     return await db.jobs.count_documents(rows) == len(INBOXES)
 
 
-async def test_a_callback_that_raises_is_called_again_by_the_curve_and_the_others_are_not(deliverer_with, db):
+@pytest.mark.parametrize("raised", [RuntimeError("not now"), SystemExit(3), KeyboardInterrupt()])
+async def test_a_callback_that_raises_is_called_again_by_the_curve_and_the_others_are_not(deliverer_with, db, raised):
     await ended(deliverer_with(), db)
     await db.jobs.update_many({}, {"$set": {"told": False, "finished_at": EPOCH}, "$unset": {"expire_at": ""}})
     calls: list[str] = []
@@ -62,7 +63,7 @@ async def test_a_callback_that_raises_is_called_again_by_the_curve_and_the_other
     def on_settled(end: Settled) -> None:
         calls.append(end.inbox)
         if end.inbox == INBOXES[0] and len(calls) <= len(INBOXES):
-            raise RuntimeError("not now")
+            raise raised
 
     clock = ManualClock()
     teller = Teller(
