@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from ojak.model.outcome import DeliveryAttempt
+from ojak.worker.foreign import is_own_end
 from ojak.worker.teller import CALLBACK_S
 
 _log = logging.getLogger("ojak.worker.attempt")
@@ -19,7 +20,7 @@ def tell_attempt(callback: OnAttempt, attempt: DeliveryAttempt) -> Coroutine[Any
     """Tell of an attempt; gives what is still to be waited for, if the callback is asynchronous."""
     try:
         answer = callback(attempt)
-    except (Exception, SystemExit, KeyboardInterrupt):  # noqa: BLE001 - an application's callback may raise anything
+    except BaseException:  # noqa: BLE001 - it is not awaited: only the callback can have raised it
         _log.exception("on_attempt raised", extra={"delivery": attempt.delivery_id})
         return None
     return _logged(answer, attempt.delivery_id) if inspect.isawaitable(answer) else None
@@ -30,10 +31,7 @@ async def _logged(answer: Awaitable[None], delivery_id: str) -> None:
         # A `run()` ends when the last of them has: one that hangs must not keep it.
         async with asyncio.timeout(CALLBACK_S):
             await answer
-    # An application's callback may raise anything, also what would end this process.
-    except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt):
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            # It is this that is being ended, not something that the callback waited for.
+    except BaseException as error:
+        if is_own_end(error):
             raise
         _log.exception("on_attempt raised", extra={"delivery": delivery_id})

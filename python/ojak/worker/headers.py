@@ -12,6 +12,7 @@ from ojak.errors import InputError
 from ojak.http.knock import Headers, check_headers
 from ojak.model.job import Job
 from ojak.model.outgoing import Outgoing
+from ojak.worker.foreign import is_own_end
 
 _log = logging.getLogger("ojak.worker.headers")
 
@@ -63,10 +64,8 @@ class RequestHeaders:
                 async with asyncio.timeout(ASK_S):
                     answer = await answer
             return checked(answer)
-        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                # It is the attempt that is being ended, not something that the callback waited for.
+        except BaseException as error:
+            if is_own_end(error):
                 raise
             self._say(error)
             return ()

@@ -26,9 +26,6 @@ _OWN_FAULT_S: Final = 30.0
 _LAST_WORDS_S: Final = 5.0
 """A handler that was cancelled has so long to end, at the end of a `run()`."""
 
-_RAISED = (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt)
-"""What ends a handler and nothing else: an application may raise anything."""
-
 
 class _Stop(StrEnum):
     """Why a run is to end before its handler does."""
@@ -144,7 +141,9 @@ class KindRuns:
             return KindEnded(
                 job=run.job, outcome=JobOutcome.REFUSED, spent=True, reason="refused", detail=_text(str(error))
             )
-        except _RAISED as error:
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything: it ends, and nothing else
             run.late = run.late or limit.expired()
             return self._failed(run, error)
         return KindEnded(job=run.job, outcome=JobOutcome.DONE, spent=True)

@@ -18,6 +18,7 @@ from ojak.store.ends import End, UntoldEnd, mark_rows_told, mark_told, untold, u
 from ojak.store.settle import Ended
 from ojak.store.telling import catch_up
 from ojak.store.turns import leave_turn, take_turn
+from ojak.worker.foreign import is_own_end
 from ojak.worker.loops import pause
 
 _log = logging.getLogger("ojak.worker.tell")
@@ -194,10 +195,8 @@ class Teller:
                 if inspect.isawaitable(answer):
                     async with asyncio.timeout(CALLBACK_S):
                         await answer
-        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt):
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                # It is this loop that is being ended, not something that the callback waited for.
+        except BaseException as error:
+            if is_own_end(error):
                 raise
             count = self._failed.get(key, (0, 0.0))[0] + 1
             if (datetime.now(UTC) - end.finished_at).total_seconds() > self._give_up_s:

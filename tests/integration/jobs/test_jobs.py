@@ -172,7 +172,14 @@ async def test_a_handler_over_its_time_has_failed(make: Make, db: QueueDatabase)
     assert [(state.state, state.reason) for state in states] == [("out-of-retries", "handler-timeout")] * 2
 
 
-@pytest.mark.parametrize("raised", [SystemExit(3), asyncio.CancelledError(), StopIteration(), KeyboardInterrupt()])
+class LibraryTimeout(BaseException):
+    """Some libraries have one that nobody is to catch by mistake."""
+
+
+RAISED = [SystemExit(3), asyncio.CancelledError(), StopIteration(), KeyboardInterrupt(), LibraryTimeout()]
+
+
+@pytest.mark.parametrize("raised", RAISED)
 async def test_nothing_that_a_plain_handler_raises_ends_the_run(make: Make, db: QueueDatabase, raised: BaseException):
     def fail(job: HandledJob) -> None:
         raise raised
@@ -184,7 +191,7 @@ async def test_nothing_that_a_plain_handler_raises_ends_the_run(make: Make, db: 
         assert not loop.done()
 
 
-@pytest.mark.parametrize("raised", [SystemExit(3), asyncio.CancelledError(), StopIteration(), KeyboardInterrupt()])
+@pytest.mark.parametrize("raised", RAISED)
 async def test_nothing_that_an_asynchronous_handler_raises_ends_the_run(
     make: Make, db: QueueDatabase, raised: BaseException
 ):
