@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our own outage is not the world's (SPEC section 4): told by the failures of hosts that answered a while ago."""
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -9,6 +10,8 @@ from ojak.clock import Clock
 
 _KNOWN: Final = 8192
 """So many hosts are remembered at most as having answered; an outage shows in far fewer."""
+_SAME_S: Final = 1.0
+"""Answers of a host that follow each other as soon as this are one: a busy host gives hundreds a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +122,8 @@ class OutageDetector:
     def answered(self, host: str) -> None:
         """A host answered."""
         now_s = self._clock.boot_s()
+        if now_s - self._answered.get(host, -math.inf) < _SAME_S and self._is_noted_good(host):
+            return
         was_good = self._is_good(host, now_s)
         self._answered[host] = now_s
         self._answered.move_to_end(host)
@@ -186,6 +191,11 @@ class OutageDetector:
         self._tallies.post(
             OutageTally(tried=len(self._tried), failed=self._failed, back=len(self._back), known=len(self._answered))
         )
+
+    def _is_noted_good(self, host: str) -> bool:
+        """Whether its last try was an answer, and no outage began or ended since."""
+        tried = self._tried.get(host)
+        return tried is not None and not tried[1] and self._turns % 2 == 0 and self._tallies.turns == self._turns
 
     def _is_good(self, host: str, now_s: float) -> bool:
         answered_at_s = self._answered.get(host)

@@ -51,6 +51,14 @@ class CachingSenderKeys:
         # A future belongs to one loop, and several loops may share this cache.
         self._flights: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Future[None]] = {}
 
+    def kept(self, sender: str) -> SenderKeyring | None:
+        """The keys of a sender if they are here and need not be loaded anew."""
+        entry = self._entries.get(sender)
+        if entry is None or entry.keyring is None or self._clock.boot_s() >= entry.until_s:
+            return None
+        self._entries.move_to_end(sender)
+        return entry.keyring
+
     async def keys_of(self, sender: str) -> SenderKeyring:
         """Give the keys of a sender, kept or loaded. Raises what the inner `SenderKeys` raises."""
         flight_key = (asyncio.get_running_loop(), sender)

@@ -22,7 +22,7 @@ from ojak.model.host import ContentForm
 from ojak.model.job import Job
 from ojak.model.outcome import AttemptPhases, FailureReason, SettledOutcome
 from ojak.model.status import GATE_STATUSES, TOO_MANY_REQUESTS, StatusClass, classify_status, retry_after_s
-from ojak.signing import Scheme, SenderKeys, SigningKey
+from ojak.signing import CachingSenderKeys, Scheme, SenderKeyring, SenderKeys, SigningKey
 from ojak.store.aside import SetAside
 from ojak.store.holds import GONE_FIRST_S
 from ojak.store.settle import Ended, Retried, without_attempt
@@ -79,6 +79,7 @@ class Attempter:
         self._blocked = blocked or BlockedDomains()
         self._knocker = knocker
         self._keys = keys
+        self._kept_key = keys.kept if isinstance(keys, CachingSenderKeys) else _none_kept
         self._standings = standings
         self._config = config
         self._clock = clock
@@ -154,6 +155,9 @@ class Attempter:
 
     async def _key_of(self, sender: str) -> SigningKey | str:
         """The key of a sender, or the reason why it cannot sign."""
+        # Nearly always it is here, and a time-out costs more than all else about it.
+        if (kept := self._kept_key(sender)) is not None:
+            return kept.rsa
         try:
             # A source that hangs must not hold a slot: its sender waits, and nobody else.
             async with asyncio.timeout(_KEYS_S):
@@ -304,6 +308,11 @@ class Attempter:
             scheme=scheme,
             maybe_delivered=maybe_delivered,
         )
+
+
+def _none_kept(_: str) -> SenderKeyring | None:
+    """For a source that keeps nothing, or does not say."""
+    return None
 
 
 def _final(
