@@ -8,10 +8,14 @@
 5. Confirm that the shards are still owned under the epochs that were picked under; else give everything back.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
+
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.write_concern import WriteConcern
 
 from ojak.model.host import NO_OVERRIDES, HostOverrides
 from ojak.model.job import Job, Priority
@@ -242,10 +246,13 @@ async def claim(
     blocked = await promote_idle(db, idle)
     look = await last_look(db, [name for name in idle if name not in held.until], priorities=[priority])
     dues = next_dues(names, lanes=lanes, held=held, room=looked_at, look=look, blocked=blocked)
-    await _show(db, hosts, dues, priority=priority, lease_s=lease_s)
+    show = _show(db, hosts, dues, priority=priority, lease_s=lease_s)
     if not jobs:
+        await show
         return []
-    if not await _still_owned(db, {host.shard for host in hosts}, owner=owner, epochs=epochs):
+    shards = {host.shard for host in hosts}
+    _, owned = await asyncio.gather(show, _still_owned(db, shards, owner=owner, epochs=epochs))
+    if not owned:
         await hand_back(db, {stamp: [job.id for job in jobs]})
         return []
     by_host: dict[str, list[Job]] = {}
@@ -268,8 +275,18 @@ def _probe_among(jobs: Sequence[Job], oldest: Oldest | None) -> bytes | None:
     return next((job.id for job in jobs if oldest is not None and job.id == oldest.probe), None)
 
 
+def _soon(db: QueueDatabase) -> AsyncCollection[Document]:
+    """The hosts, for what need not wait for the majority.
+
+    What a claim writes of when hosts are due is as good as not written if a new primary does not have it: then the
+    claim died in that step, as any claim may (rule B). The lease in between does wait, and what was written before it
+    is then held too.
+    """
+    return db.hosts.with_options(write_concern=WriteConcern(w=1))
+
+
 async def _hide(db: QueueDatabase, names: Sequence[str], *, priority: Priority, lease_s: float) -> None:
-    await db.hosts.update_many(
+    await _soon(db).update_many(
         {"_id": {"$in": list(names)}, **db.now.has_come(f"ready.{priority.value}")},
         [{"$set": {f"due.{priority.value}": db.now.plus(lease_s)}}, {"$set": {"ready": READY}}],
     )
@@ -350,7 +367,7 @@ async def _show(
             {"$cond": [own([due.leased for due in dues]), db.now.plus(lease_s), NEVER]},
         ]
     }
-    await db.hosts.update_many(
+    await _soon(db).update_many(
         {"_id": {"$in": names}},
         [
             {

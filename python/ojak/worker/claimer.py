@@ -278,8 +278,8 @@ class Claimer:
     ) -> int:
         jobs = [job for item in claimed for job in item.jobs]
         # Bodies first: if they cannot be read now, nothing is held, and the claim is undone.
-        await self._bodies.load(job.body for job in jobs)
-        dropped = await superseded(self._db, jobs)
+        bodies = self._bodies.load([job.body for job in jobs])
+        _, dropped = await asyncio.gather(bodies, superseded(self._db, jobs))
         self._held.take(jobs, until_s=until_s)
         if dropped:
             self._on_superseded([job for job in jobs if job.id in dropped])
