@@ -9,6 +9,7 @@ from ojak.clock import Clock
 from ojak.errors import StoreError
 from ojak.model.job import UNFINISHED
 from ojak.store.database import QueueDatabase
+from ojak.store.lane import LANE_INDEX
 
 _LOOK_EVERY_S: Final = 5.0
 _COUNT_SHARE: Final = 20.0
@@ -127,5 +128,5 @@ async def count_unfinished(db: QueueDatabase) -> int:
     """How many deliveries are unfinished: one run over the index of the lanes, which holds no others."""
     count = 0
     for state in UNFINISHED:
-        count += await db.jobs.count_documents({"state": state}, hint="lane")
+        count += await db.jobs.count_documents({"state": state}, hint=LANE_INDEX)
     return count

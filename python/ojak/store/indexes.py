@@ -11,6 +11,7 @@ from ojak.model.job import UNFINISHED, JobState
 from ojak.store.batches import FAILED
 from ojak.store.database import QueueDatabase
 from ojak.store.gateways import PORTABLE_INDEX
+from ojak.store.lane import LANE_INDEX
 from ojak.store.order import BLOCKED_INDEX, LIVE, LIVE_INDEX
 from ojak.store.select import ENDED_INDEX
 
@@ -25,7 +26,7 @@ _INDEXES: Final[dict[str, list[IndexModel]]] = {
                 ("run_at", ASCENDING),
                 ("seq", ASCENDING),
             ],
-            name="lane",
+            name=LANE_INDEX,
             partialFilterExpression={"state": {"$in": list(UNFINISHED)}},
         ),
         # At most one delivery of an order is queued or leased: this decides between two that are queued at once.
