@@ -114,7 +114,8 @@ class Deliverer(JobQueue, HostControl, SenderControl):
             raise ConfigError(f"breakers is {breakers!r}; allowed is a BreakerStore, 'shared' or None")
         if breakers is None:
             breakers = MemoryBreakers(self._rules, clock=self._clock)
-        elif not isinstance(breakers, str | MemoryBreakers | MongoBreakers):
+        elif not isinstance(breakers, str) and type(breakers) not in (MemoryBreakers, MongoBreakers):
+            # One that is derived from those of Ojak may wait for something of its own.
             breakers = BoundedBreakers(breakers)
         self._breakers: BreakerStore | Literal["shared"] = breakers
         self._running: dict[Engine, asyncio.Event] = {}

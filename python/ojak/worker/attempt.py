@@ -29,6 +29,7 @@ from ojak.store.settle import Ended, Retried, without_attempt
 from ojak.worker.attempted import Attempted, Outcome
 from ojak.worker.bodies import Body
 from ojak.worker.failover import Passed, passed
+from ojak.worker.foreign import ForeignCall, name_of
 from ojak.worker.headers import RequestHeaders
 from ojak.worker.outage import Outage
 from ojak.worker.scheme_memory import shown_by
@@ -143,11 +144,18 @@ class Attempter:
             return self._unanswered(job, body, error, probe=probe)
         except SigningError as error:
             return self._set_aside(job, self._keyless(job.sender, "key-broken", error))
-        except Exception:  # noqa: BLE001
-            # A fault of this program: it must neither take the worker with it nor be repeated for ever.
-            _log.exception("an attempt failed in a way nobody foresaw", extra={"delivery": job.id.hex()})
-            return Attempted(outcome=self._retry(job, None, "internal-error", None), again_s=_OWN_FAULT_S)
+        except Exception as error:  # noqa: BLE001 - a fault of this program
+            return self.failed(job, error)
         return self._answered(job, body, knocked, probe=probe, gone_before=gone_before)
+
+    def failed(self, job: Job, error: BaseException) -> Attempted:
+        """What an attempt came to that met a fault of this program.
+
+        It must neither take the worker with it nor be repeated for ever.
+        """
+        extra = {"delivery": job.id.hex()}
+        _log.error("an attempt failed in a way nobody foresaw", exc_info=error, extra=extra)
+        return Attempted(outcome=self._retry(job, None, "internal-error", None), again_s=_OWN_FAULT_S)
 
     async def can_sign(self, sender: str) -> bool:
         """Whether the key of a sender can be had and used."""
@@ -160,8 +168,9 @@ class Attempter:
             return kept.rsa
         try:
             # A source that hangs must not hold a slot: its sender waits, and nobody else.
-            async with asyncio.timeout(_KEYS_S):
-                return (await self._keys.keys_of(sender)).rsa
+            with ForeignCall():
+                async with asyncio.timeout(_KEYS_S):
+                    return (await self._keys.keys_of(sender)).rsa
         except UnknownSender as error:
             return self._keyless(sender, "key-missing", error)
         except SigningError as error:
@@ -170,7 +179,7 @@ class Attempter:
             return self._keyless(sender, "key-source-failed", error)
 
     def _keyless(self, sender: str, reason: str, error: Exception) -> str:
-        extra = {"sender": sender, "reason": reason, "error": type(error).__name__}
+        extra = {"sender": sender, "reason": reason, "error": name_of(error)}
         _log.warning("a sender cannot sign; its deliveries wait", extra=extra)
         return reason
 

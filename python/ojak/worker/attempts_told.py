@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from ojak.model.outcome import DeliveryAttempt
-from ojak.worker.foreign import is_own_end
-from ojak.worker.teller import CALLBACK_S
+from ojak.worker.foreign import CALLBACK_S, ForeignCall
 
 _log = logging.getLogger("ojak.worker.attempt")
 
@@ -19,8 +18,9 @@ OnAttempt = Callable[[DeliveryAttempt], Awaitable[None] | None]
 def tell_attempt(callback: OnAttempt, attempt: DeliveryAttempt) -> Coroutine[Any, Any, None] | None:
     """Tell of an attempt; gives what is still to be waited for, if the callback is asynchronous."""
     try:
-        answer = callback(attempt)
-    except BaseException:  # noqa: BLE001 - it is not awaited: only the callback can have raised it
+        with ForeignCall():
+            answer = callback(attempt)
+    except Exception:  # noqa: BLE001 - an application may raise anything
         _log.exception("on_attempt raised", extra={"delivery": attempt.delivery_id})
         return None
     return _logged(answer, attempt.delivery_id) if inspect.isawaitable(answer) else None
@@ -29,9 +29,8 @@ def tell_attempt(callback: OnAttempt, attempt: DeliveryAttempt) -> Coroutine[Any
 async def _logged(answer: Awaitable[None], delivery_id: str) -> None:
     try:
         # A `run()` ends when the last of them has: one that hangs must not keep it.
-        async with asyncio.timeout(CALLBACK_S):
-            await answer
-    except BaseException as error:
-        if is_own_end(error):
-            raise
+        with ForeignCall():
+            async with asyncio.timeout(CALLBACK_S):
+                await answer
+    except Exception:  # noqa: BLE001 - an application may raise anything
         _log.exception("on_attempt raised", extra={"delivery": delivery_id})

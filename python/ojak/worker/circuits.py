@@ -17,6 +17,7 @@ from ojak.store.breakers import MongoBreakers, forget_breakers
 from ojak.store.claim import ReadyHost
 from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.mirror import MirroredBreakers
+from ojak.worker.foreign import ForeignCall
 from ojak.worker.probes import Probes
 
 _log = logging.getLogger("ojak.worker.circuits")
@@ -116,7 +117,8 @@ class Circuits:
 
     async def _ask_to_probe(self, store: BreakerStore, key: str) -> None:
         try:
-            await store.heard_from(key)
+            with ForeignCall():
+                await store.heard_from(key)
         except DatabaseTrouble:
             raise
         except Exception:  # noqa: BLE001 - an application's store may raise anything
@@ -124,7 +126,8 @@ class Circuits:
 
     async def _ask(self, keys: Sequence[str]) -> Sequence[Admission]:
         try:
-            return await self._store.admit(keys, hold_s=self._hold_s)
+            with ForeignCall():
+                return await self._store.admit(keys, hold_s=self._hold_s)
         except DatabaseTrouble:
             raise
         except Exception:  # noqa: BLE001 - an application's store may raise anything
@@ -189,7 +192,8 @@ class Circuits:
         batch, self._pending = self._pending, []
         asked_at_s = self._clock.boot_s()
         try:
-            answers = await self._store.record([item.result for item in batch])
+            with ForeignCall():
+                answers = await self._store.record([item.result for item in batch])
         except BaseException as error:
             self._pending = [*batch, *self._pending]
             self._come.set()

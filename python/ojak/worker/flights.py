@@ -191,6 +191,12 @@ class Flights:
             _log.warning("a body could not be read; handed back", extra={"error": type(error).__name__})
             self._clear(job.id)
             self.return_soon([job])
+        except (GeneratorExit, KeyboardInterrupt, SystemExit):
+            # What ends the loop itself: it is nobody's to keep.
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever it is, its lease would be renewed for ever
+            attempted = attempted or self._attempter.failed(job, error)
+            self._run_errand(self._probes.give_back([job.id], after_s=attempted.again_s))
         finally:
             self._tasks.pop(job.id, None)
             self._on_wire.pop(job.id, None)
@@ -204,13 +210,16 @@ class Flights:
             self._lanes.done(job, proven=self._standings.proven(job.lane) if tells else None)
             self._landed.set()
         if attempted is not None:
-            self._run_errand(self._holding.learnt(job, attempted.outcome))
-            self._settler.add(attempted.outcome)
-            if attempted.hold_s is not None:
-                self._shut_gate(job.lane, attempted.hold_s)
-            if self._on_attempt is not None and not attempted.quiet:
-                self._run_errand(tell_attempt(self._on_attempt, attempted.as_told()))
+            self._take_in(job, attempted)
         self._on_landed()
+
+    def _take_in(self, job: Job, attempted: Attempted) -> None:
+        self._run_errand(self._holding.learnt(job, attempted.outcome))
+        self._settler.add(attempted.outcome)
+        if attempted.hold_s is not None:
+            self._shut_gate(job.lane, attempted.hold_s)
+        if self._on_attempt is not None and not attempted.quiet:
+            self._run_errand(tell_attempt(self._on_attempt, attempted.as_told()))
 
     def _shut_gate(self, authority: str, hold_s: float) -> None:
         """Send a host nothing more for now: at once here, and for everybody once its record says so."""

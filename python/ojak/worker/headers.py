@@ -12,7 +12,7 @@ from ojak.errors import InputError
 from ojak.http.knock import Headers, check_headers
 from ojak.model.job import Job
 from ojak.model.outgoing import Outgoing
-from ojak.worker.foreign import is_own_end
+from ojak.worker.foreign import ForeignCall
 
 _log = logging.getLogger("ojak.worker.headers")
 
@@ -48,29 +48,29 @@ class RequestHeaders:
     async def of(self, job: Job) -> Headers:
         """The headers of an attempt, checked; none where there are none that can be sent."""
         try:
-            answer = self._ask(
-                Outgoing(
-                    host=job.lane,
-                    inbox=job.inbox,
-                    url=job.url,
-                    shared=job.shared,
-                    ref=job.ref,
-                    sender=job.sender,
-                    activity_id=job.activity_id,
-                    number=job.tries + 1,
+            with ForeignCall():
+                answer = self._ask(
+                    Outgoing(
+                        host=job.lane,
+                        inbox=job.inbox,
+                        url=job.url,
+                        shared=job.shared,
+                        ref=job.ref,
+                        sender=job.sender,
+                        activity_id=job.activity_id,
+                        number=job.tries + 1,
+                    )
                 )
-            )
-            if inspect.isawaitable(answer):
-                async with asyncio.timeout(ASK_S):
-                    answer = await answer
-            return checked(answer)
-        except BaseException as error:
-            if is_own_end(error):
-                raise
+                if inspect.isawaitable(answer):
+                    async with asyncio.timeout(ASK_S):
+                        answer = await answer
+                # A mapping is the application's code too.
+                return checked(answer)
+        except Exception as error:  # noqa: BLE001 - an application may raise anything
             self._say(error)
             return ()
 
-    def _say(self, error: BaseException) -> None:
+    def _say(self, error: Exception) -> None:
         self._failed += 1
         now_s = self._clock.boot_s()
         if now_s < self._quiet_until_s:

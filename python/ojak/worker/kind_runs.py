@@ -15,6 +15,7 @@ from ojak.model.handler import HandledJob, Handler, JobRefused
 from ojak.model.kind_job import JobOutcome, KindJob
 from ojak.store.kind_settle import KindEnded, KindRetried
 from ojak.worker.board import FlightBoard
+from ojak.worker.foreign import name_of
 from ojak.worker.kind_settler import KindOutcome
 from ojak.worker.thread_call import NoThread, in_thread
 
@@ -134,6 +135,7 @@ class KindRuns:
     async def _outcome(self, handler: Handler, run: _Run) -> KindOutcome:
         """Call the handler; gives what it came to. Nothing that a handler raises gets out of here."""
         limit = asyncio.timeout(None if run.in_thread else handler.timeout_s)
+        task = asyncio.current_task()
         try:
             async with limit:
                 await self._call(handler, run)
@@ -141,9 +143,10 @@ class KindRuns:
             return KindEnded(
                 job=run.job, outcome=JobOutcome.REFUSED, spent=True, reason="refused", detail=_text(str(error))
             )
-        except GeneratorExit:
-            raise
-        except BaseException as error:  # noqa: BLE001 - a handler may raise anything: it ends, and nothing else
+        except BaseException as error:  # a handler may raise anything: it ends, and nothing else
+            if isinstance(error, GeneratorExit) and asyncio.current_task() is not task:
+                # It is thrown away half way, and may not wait for anything more.
+                raise
             run.late = run.late or limit.expired()
             return self._failed(run, error)
         return KindEnded(job=run.job, outcome=JobOutcome.DONE, spent=True)
@@ -182,7 +185,7 @@ class KindRuns:
             _log.error("no thread for a handler; its job waits", extra={"kind": job.kind, "job": job.id.hex()})
             return KindRetried(job=job, delay_s=_OWN_FAULT_S, spent=False, reason="local")
         reason = "handler-timeout" if run.late else "handler-raised"
-        detail = type(error).__name__
+        detail = name_of(error)
         _log.warning(
             "a handler failed",
             extra={"kind": job.kind, "job": job.id.hex(), "attempt": run.given.attempt, "reason": reason},

@@ -10,6 +10,7 @@ from ojak.breaker.store import BreakerStore
 from ojak.clock import Clock
 from ojak.model.job import Job
 from ojak.store.breakers import MongoBreakers
+from ojak.worker.foreign import ForeignCall, name_of
 
 _log = logging.getLogger("ojak.worker.probes")
 
@@ -74,9 +75,10 @@ class Probes:
         """Renew every probe of a store that is not in the queue's database."""
         asked_at_s, held = self._clock.boot_s(), self.held()
         try:
-            await self._store.renew(list(held.values()), hold_s=hold_s)
+            with ForeignCall():
+                await self._store.renew(list(held.values()), hold_s=hold_s)
         except Exception as error:  # noqa: BLE001 - an application's store may raise anything
-            _log.warning("probes not renewed", extra={"count": len(held), "error": type(error).__name__})
+            _log.warning("probes not renewed", extra={"count": len(held), "error": name_of(error)})
         else:
             self.renewed(held, until_s=asked_at_s + hold_s)
 
@@ -89,10 +91,11 @@ class Probes:
         if not probes:
             return
         try:
-            await self._store.give_back(list(probes), after_s=after_s)
+            with ForeignCall():
+                await self._store.give_back(list(probes), after_s=after_s)
         except Exception as error:  # noqa: BLE001 - an application's store may raise anything
             # Nobody renews them any more: they end by themselves.
-            _log.warning("probes not given back", extra={"count": len(probes), "error": type(error).__name__})
+            _log.warning("probes not given back", extra={"count": len(probes), "error": name_of(error)})
 
     async def give_back_all(self) -> None:
         """Give back whatever is still held."""

@@ -18,15 +18,13 @@ from ojak.store.ends import End, UntoldEnd, mark_rows_told, mark_told, untold, u
 from ojak.store.settle import Ended
 from ojak.store.telling import catch_up
 from ojak.store.turns import leave_turn, take_turn
-from ojak.worker.foreign import is_own_end
+from ojak.worker.foreign import CALLBACK_S, ForeignCall
 from ojak.worker.loops import pause
 
 _log = logging.getLogger("ojak.worker.tell")
 
 WAITING: Final = 10_000
 """So many ends wait here at most to be told; the sweep finds the others."""
-CALLBACK_S: Final = 30.0
-"""An asynchronous callback that takes longer counts as one that raised."""
 _AT_A_TIME: Final = 100
 PAGE: Final = 200
 FAILED_MAX: Final = 10_000
@@ -191,13 +189,12 @@ class Teller:
         try:
             callback = self._on_settled if isinstance(end, Settled) else self._on_failure
             if callback is not None:
-                answer = callback(end)  # type: ignore[arg-type]
-                if inspect.isawaitable(answer):
-                    async with asyncio.timeout(CALLBACK_S):
-                        await answer
-        except BaseException as error:
-            if is_own_end(error):
-                raise
+                with ForeignCall():
+                    answer = callback(end)  # type: ignore[arg-type]
+                    if inspect.isawaitable(answer):
+                        async with asyncio.timeout(CALLBACK_S):
+                            await answer
+        except Exception:  # noqa: BLE001 - an application may raise anything
             count = self._failed.get(key, (0, 0.0))[0] + 1
             if (datetime.now(UTC) - end.finished_at).total_seconds() > self._give_up_s:
                 _log.exception("callback still raises; counted as told", extra={"delivery": end.delivery_id})

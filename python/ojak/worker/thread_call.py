@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ojak.errors import OjakError
+from ojak.worker.foreign import ForeignFault
 
 
 class NoThread(OjakError):
@@ -44,9 +45,10 @@ async def in_thread(call: Callable[[], Any], *, name: str) -> Any:
             answer = context.run(call)
         except BaseException as error:  # noqa: BLE001 - it is raised again where the call is awaited
             # Neither what a future does not take nor what would end the loop gets there.
-            fault = RuntimeError(type(error).__name__)
             if isinstance(error, Exception) and not isinstance(error, StopIteration):
                 fault = error
+            else:
+                fault = ForeignFault(error)
         try:
             loop.call_soon_threadsafe(tell, answer, fault)
         except RuntimeError:

@@ -176,7 +176,14 @@ class LibraryTimeout(BaseException):
     """Some libraries have one that nobody is to catch by mistake."""
 
 
-RAISED = [SystemExit(3), asyncio.CancelledError(), StopIteration(), KeyboardInterrupt(), LibraryTimeout()]
+RAISED = [
+    SystemExit(3),
+    asyncio.CancelledError(),
+    StopIteration(),
+    GeneratorExit(),
+    KeyboardInterrupt(),
+    LibraryTimeout(),
+]
 
 
 @pytest.mark.parametrize("raised", RAISED)
@@ -186,9 +193,11 @@ async def test_nothing_that_a_plain_handler_raises_ends_the_run(make: Make, db: 
 
     deliverer = make(Handler(kind="bad", call=fail, max_attempts=1))
     async with running(deliverer) as (loop,):
-        await deliverer.enqueue("bad", {})
+        queued = await deliverer.enqueue("bad", {})
         await ended(db)
         assert not loop.done()
+    state = await deliverer.job(queued.id)
+    assert (state.reason, state.detail) == ("handler-raised", type(raised).__name__)
 
 
 @pytest.mark.parametrize("raised", RAISED)

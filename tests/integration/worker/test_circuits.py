@@ -18,6 +18,7 @@ from ojak.store.claim import ReadyHost
 from ojak.store.database import QueueDatabase
 from ojak.store.hosts import Due, lower_due
 from ojak.store.mirror import MirroredBreakers
+from ojak.worker import circuits as circuits_module
 from ojak.worker.circuits import Circuits
 from ojak.worker.probes import Probes
 
@@ -132,6 +133,55 @@ async def test_a_probe_that_says_nothing_is_given_back_and_one_that_is_left_over
     await world.circuits.recorded()
     assert world.probes.held() == {}
     assert (await world.slow.admit(["h.test"], hold_s=120))[0].verdict is Verdict.PROBE
+
+
+class LibraryTimeout(BaseException):
+    """As some libraries raise it."""
+
+
+@pytest.mark.parametrize("raised", [RuntimeError(), LibraryTimeout(), SystemExit(3), asyncio.CancelledError()])
+async def test_a_store_that_raises_whatever_about_probes_ends_nothing(world: World, monkeypatch, caplog, raised):
+    async def fail(*_: object, **__: object) -> bool:
+        raise raised
+
+    await world.report(Signal.FAILURE, times=2)
+    assert await world.slow.heard_from("h.test")
+    shown = dataclasses.replace(HOST, troubled=True, is_open=True, asked=True)
+    for method in ("renew", "give_back", "heard_from"):
+        monkeypatch.setattr(world.slow, method, fail)
+    answer = (await world.circuits.admit([shown]))["h.test"]
+    assert answer.probe is not None
+    world.probes.take(JOB.id, answer.probe, until_s=120)
+    await world.probes.renew(hold_s=120)
+    await world.circuits.recorded()
+    assert world.probes.held() == {}
+    assert [record.message for record in caplog.records if record.levelname != "INFO"][1:] == [
+        "a probe could not be brought forward",
+        "probes not renewed",
+        "probes not given back",
+    ]
+
+
+@pytest.mark.parametrize("raised", [LibraryTimeout(), SystemExit(3), asyncio.CancelledError()])
+async def test_a_store_that_raises_whatever_is_asked_and_told_again(world: World, monkeypatch, caplog, raised):
+    async def fail(*_: object, **__: object) -> bool:
+        raise raised
+
+    monkeypatch.setattr(circuits_module, "_STORE_AWAY_S", 0.01)
+    with monkeypatch.context() as away:
+        away.setattr(world.slow, "admit", fail)
+        away.setattr(world.slow, "record", fail)
+        assert (await world.circuits.admit([HOST]))["h.test"].clean
+        reporting = asyncio.create_task(world.circuits.report(JOB, Signal.FAILURE, again_s=0))
+        await asyncio.sleep(0)
+        await world.circuits.step()
+    await world.circuits.step()
+    await reporting
+    assert [result.signal for result in world.slow.recorded] == [Signal.FAILURE]
+    assert {record.message for record in caplog.records if record.levelname == "ERROR"} == {
+        "breakers could not be asked; what is not known to be held is sent",
+        "results were not recorded; again later",
+    }
 
 
 async def test_what_is_held_of_names_without_end_is_kept_in_mind_for_so_many(db: QueueDatabase, monkeypatch):

@@ -53,6 +53,22 @@ async def test_a_callback_whose_own_task_was_cancelled_ends_nothing_else(caplog:
     assert "on_attempt raised" in caplog.text
 
 
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
+async def test_one_that_raises_what_would_end_the_process_ends_nothing(caplog: pytest.LogCaptureFixture, raised):
+    def leave(_: DeliveryAttempt) -> None:
+        raise raised
+
+    async def leave_later(_: DeliveryAttempt) -> None:
+        raise raised
+
+    with caplog.at_level(logging.ERROR):
+        assert tell_attempt(leave, ATTEMPT) is None
+        telling = tell_attempt(leave_later, ATTEMPT)
+        assert telling is not None
+        await telling
+    assert [record.message for record in caplog.records] == ["on_attempt raised"] * 2
+
+
 async def test_one_that_is_being_ended_itself_ends():
     async def hang(_: DeliveryAttempt) -> None:
         await asyncio.Event().wait()
