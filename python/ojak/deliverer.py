@@ -37,7 +37,7 @@ from ojak.store.shards import bury_owner
 from ojak.store.turns import leave_turn
 from ojak.store.wakeups import wake
 from ojak.worker.attempt import Attempter
-from ojak.worker.attempts_told import OnAttempt
+from ojak.worker.attempts_told import AttemptsTold, OnAttempt
 from ojak.worker.board import FlightBoard
 from ojak.worker.engine import Engine
 from ojak.worker.headers import HeadersFor, RequestHeaders
@@ -203,7 +203,7 @@ class Deliverer(JobQueue, HostControl, SenderControl):
                 give_up_s=self._config.keep_finished_s,
                 holder=stamp,
             ),
-            on_attempt=self._on_attempt,
+            attempts=AttemptsTold(self._on_attempt),
             board=self._board,
             handlers=self._handlers,
             breakers=self._store_of_breakers(stamp),

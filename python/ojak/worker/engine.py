@@ -17,7 +17,7 @@ from ojak.store.database import DatabaseTrouble, QueueDatabase
 from ojak.store.settle import Ended
 from ojak.worker.attempt import Attempter
 from ojak.worker.attempted import Outcome, taken_back
-from ojak.worker.attempts_told import OnAttempt
+from ojak.worker.attempts_told import AttemptsTold
 from ojak.worker.board import FlightBoard
 from ojak.worker.bodies import Bodies
 from ojak.worker.circuits import Circuits
@@ -38,6 +38,7 @@ from ojak.worker.ownership import Ownership
 from ojak.worker.pace import Pace
 from ojak.worker.passing import Passing
 from ojak.worker.probes import Probes
+from ojak.worker.pulse import Pulse
 from ojak.worker.reaper import Reaper
 from ojak.worker.releaser import Releaser
 from ojak.worker.renewer import Renewer
@@ -50,7 +51,6 @@ from ojak.worker.telling import Telling
 _log = logging.getLogger("ojak.worker")
 
 _FAREWELL_S = 5.0
-_BEAT_EVERY_S = 1.0
 
 
 class Engine:
@@ -62,7 +62,7 @@ class Engine:
         clock: for deadlines and dates.
         attempter: makes one attempt.
         teller: calls the application back.
-        on_attempt: called with each attempt, or None.
+        attempts: told of each attempt.
         board: what the supervisor reads after a death, or None without one.
         handlers: what runs other kinds of job, one a kind.
         breakers: keeps the breakers; one that is of hosts and not in the queue's database is mirrored there.
@@ -80,7 +80,7 @@ class Engine:
         attempter: Attempter,
         standings: Standings,
         teller: Teller,
-        on_attempt: OnAttempt | None,
+        attempts: AttemptsTold,
         board: FlightBoard | None,
         handlers: Sequence[Handler],
         breakers: BreakerStore,
@@ -93,7 +93,8 @@ class Engine:
         self._clock = clock
         self._teller = teller
         self._outage = outage
-        self._board = board
+        self._attempts = attempts
+        self._pulse = Pulse(board, stamp=stamp)
         self.stamp = stamp
         bodies = Bodies(db)
         self._held = Held(clock)
@@ -168,7 +169,9 @@ class Engine:
             owner=self.stamp,
             ownership=self._ownership,
             failover=failover,
+            held=self._held,
             on_passed=self._settler.add,
+            has_room=self._settler.has_room,
             clock=clock,
             lease_s=config.lease_s,
             every_s=config.poll_every_s,
@@ -186,7 +189,7 @@ class Engine:
             standings=standings,
             settler=self._settler,
             board=board,
-            on_attempt=on_attempt,
+            attempts=attempts,
             on_landed=self._one_landed,
             on_held=self._passing.look,
             may_begin=lambda: self._ownership.trusted and self._notices.may_begin and not outage.frozen,
@@ -241,8 +244,7 @@ class Engine:
 
     async def run(self) -> None:
         """Send what is queued until `stop` is called, then drain; cancelled, hand back at once what was not begun."""
-        if self._board is not None:
-            self._board.set_stamp(self.stamp)
+        self._pulse.begin()
         renewer = Renewer(
             db=self._db,
             owner=self.stamp,
@@ -307,7 +309,7 @@ class Engine:
             "telling": self._telling.step,
             "pace": self._pace.step,
             "outage": lambda: self._outage.step(self._look),
-            "beat": self._beat_step,
+            "beat": self._pulse.step,
             **self._kinds.claims(),
         }
         return {"outbox": self._outbox.run(), **{name: forever(name, step) for name, step in steps.items()}}
@@ -322,13 +324,14 @@ class Engine:
                     await self._kinds.settled()
             # Before anything is told: a callback that takes its time must not keep hosts from being served.
             await self._ownership.leave()
-            if not any(task.done() for task in last):
-                async with asyncio.timeout(_FAREWELL_S):
-                    await self._teller.leave()
+            async with asyncio.timeout(_FAREWELL_S):
+                stores = not any(task.done() for task in last)
+                await asyncio.gather(self._attempts.told(), *([self._teller.leave()] if stores else []))
         except (DatabaseTrouble, TimeoutError) as error:
             _log.warning("left without a farewell; leases end by themselves", extra={"error": type(error).__name__})
         finally:
             await end_tasks(last)
+            await self._attempts.cut_off()
             await renewer.stop()
 
     def stop(self) -> None:
@@ -368,8 +371,7 @@ class Engine:
 
     async def _claim_step(self) -> None:
         await self._claimers[Priority.SMALL].step()
-        if self._board is not None:
-            self._board.mark_ready()
+        self._pulse.ready()
 
     async def _own_step(self) -> None:
         await self._ownership.tick()
@@ -393,8 +395,3 @@ class Engine:
         await self._flights.hand_back(self._lanes.take_shards(shards))
         await self._flights.landed_in(shards)
         await self._settler.drained()
-
-    async def _beat_step(self) -> None:
-        if self._board is not None:
-            self._board.beat()
-        await asyncio.sleep(_BEAT_EVERY_S)

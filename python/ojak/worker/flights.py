@@ -15,7 +15,7 @@ from ojak.store.hand_back import hand_back
 from ojak.store.settle import Retried, without_attempt
 from ojak.worker.attempt import Attempter
 from ojak.worker.attempted import Attempted, Outcome, put_off
-from ojak.worker.attempts_told import OnAttempt, tell_attempt
+from ojak.worker.attempts_told import AttemptsTold
 from ojak.worker.board import FlightBoard
 from ojak.worker.bodies import Bodies
 from ojak.worker.circuits import Circuits
@@ -47,7 +47,7 @@ class Flights:
             change.
         settler: takes the outcomes.
         board: what the supervisor reads after a death, or None without one.
-        on_attempt: the application's, or None.
+        attempts: told of each attempt.
         on_landed: called when a slot was freed.
         on_held: called when a host is held, and what waited for it here was handed back.
         may_begin: whether anything may begin: the shards are still believed to be owned, and not everything is paused.
@@ -70,7 +70,7 @@ class Flights:
         standings: Standings,
         settler: Settler,
         board: FlightBoard | None,
-        on_attempt: OnAttempt | None,
+        attempts: AttemptsTold,
         on_landed: Callable[[], None],
         on_held: Callable[[], None],
         may_begin: Callable[[], bool],
@@ -89,7 +89,7 @@ class Flights:
         self._standings = standings
         self._settler = settler
         self._board = board
-        self._on_attempt = on_attempt
+        self._attempts = attempts
         self._on_landed = on_landed
         self._on_held = on_held
         self._may_begin = may_begin
@@ -218,8 +218,7 @@ class Flights:
         self._settler.add(attempted.outcome)
         if attempted.hold_s is not None:
             self._shut_gate(job.lane, attempted.hold_s)
-        if self._on_attempt is not None and not attempted.quiet:
-            self._run_errand(tell_attempt(self._on_attempt, attempted.as_told()))
+        self._attempts.tell(attempted)
 
     def _shut_gate(self, authority: str, hold_s: float) -> None:
         """Send a host nothing more for now: at once here, and for everybody once its record says so."""

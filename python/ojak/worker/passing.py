@@ -16,6 +16,7 @@ from ojak.store.hand_back import hand_back
 from ojak.store.move import Moved, write_moves
 from ojak.store.waiting import Waiting, hold_waiting, waiting_in, waiting_lanes
 from ojak.worker.failover import Failover, Passed
+from ojak.worker.held import Held
 from ojak.worker.loops import pause
 from ojak.worker.ownership import Ownership
 
@@ -40,7 +41,9 @@ class Passing:
         owner: the stamp of this `run()`.
         ownership: whose lanes to look at.
         failover: says where deliveries go.
+        held: takes the leases of what `on_passed` is called with: they are renewed until its outcome is stored.
         on_passed: called with what had been tried before and has no gateway left that is open: its attempt is over.
+        has_room: whether there is room for more of those.
         clock: for pauses.
         lease_s: for how long what is moved is held.
         every_s: how often to look without a reason.
@@ -53,7 +56,9 @@ class Passing:
         owner: bytes,
         ownership: Ownership,
         failover: Failover,
+        held: Held,
         on_passed: Callable[[Passed], None],
+        has_room: Callable[[], bool],
         clock: Clock,
         lease_s: float,
         every_s: float,
@@ -62,7 +67,9 @@ class Passing:
         self._owner = owner
         self._ownership = ownership
         self._failover = failover
+        self._held = held
         self._on_passed = on_passed
+        self._has_room = has_room
         self._clock = clock
         self._lease_s = lease_s
         self._every_s = every_s
@@ -103,6 +110,9 @@ class Passing:
         stamp = secrets.token_bytes(16)
         count = 0
         async for page in waiting_in(self._db, lane, stamp=stamp, at_a_time=_AT_A_TIME):
+            if not self._has_room():
+                # Outcomes cannot be stored now. The next look goes on from here.
+                return
             # To the end also when the loop is cancelled: what is left leased would wait for the reaper.
             self._passing = asyncio.ensure_future(self._pass_page(lane, page, stamp))
             count += await asyncio.shield(self._passing)
@@ -116,6 +126,7 @@ class Passing:
         if not decided:
             return 0
         self._unclear[stamp] = [one.job.id for one in decided]
+        asked_at_s = self._clock.boot_s()
         held = await hold_waiting(
             self._db,
             [one.job for one in decided],
@@ -130,6 +141,7 @@ class Passing:
             await write_moves(self._db, moves, lease_s=self._lease_s)
         for one in decided:
             if isinstance(one, Passed) and one.job.id in mine:
+                self._held.take([one.job], until_s=asked_at_s + self._lease_s)
                 self._on_passed(one)
         del self._unclear[stamp]
         return len(mine)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-from ojak import Deliverer, DelivererConfig, FolderSenderKeys, Outgoing, SenderKeyring, Settled
+from ojak import Deliverer, DelivererConfig, DeliveryAttempt, FolderSenderKeys, Outgoing, SenderKeyring, Settled
 from ojak.store.database import QueueDatabase
 from ojak.store.now import EPOCH
 from ojak.worker import engine as engine_module
@@ -154,3 +154,33 @@ async def test_a_fault_of_this_program_spends_an_attempt_and_strands_nothing(
     await until(holds_nothing)
     await end(deliverer, run)
     assert "nobody foresaw" in caplog.text
+
+
+@pytest.mark.parametrize("ends", ["in time", "never"])
+async def test_hosts_do_not_wait_for_what_is_told_of_attempts_at_the_end(db, deliverer_with, monkeypatch, ends):
+    monkeypatch.setattr(engine_module, "_FAREWELL_S", 60.0 if ends == "in time" else 0.2)
+    called, go_on = asyncio.Event(), asyncio.Event()
+    told: list[DeliveryAttempt] = []
+
+    async def slow(attempt: DeliveryAttempt) -> None:
+        called.set()
+        await go_on.wait()
+        told.append(attempt)
+
+    deliverer = deliverer_with(on_attempt=slow)
+    run = asyncio.create_task(deliverer.run())
+    await deliverer.send(LIKE, SENDER, [INBOX])
+    await asyncio.wait_for(called.wait(), 15)
+    await until(lambda: is_in(db, state="refused-address"))
+    stopping = asyncio.create_task(deliverer.stop())
+
+    async def left() -> bool:
+        return not await db.shards.count_documents({"owner": {"$ne": None}})
+
+    await until(left, within_s=10)
+    if ends == "in time":
+        assert not stopping.done()
+        go_on.set()
+    await asyncio.wait_for(stopping, 10)
+    await end(deliverer, run)
+    assert len(told) == (ends == "in time")

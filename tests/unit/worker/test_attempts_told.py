@@ -1,42 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
-import logging
+from typing import Any
 
 import pytest
+from tests.jobs import TEMPLATE
 
-from ojak.model.outcome import AttemptOutcome, AttemptPhases, DeliveryAttempt
+from ojak.model.outcome import DeliveryAttempt, SettledOutcome
+from ojak.store.settle import Ended
 from ojak.worker import attempts_told
-from ojak.worker.attempts_told import tell_attempt
+from ojak.worker.attempted import Attempted
+from ojak.worker.attempts_told import AttemptsTold
 
-ATTEMPT = DeliveryAttempt(
-    delivery_id="d",
-    activity_id="https://a.test/1",
-    inbox="https://b.test/inbox",
-    ref=None,
-    sender="https://a.test/u",
-    number=1,
-    outcome=AttemptOutcome.DELIVERED,
-    scheme="cavage",
-    status=202,
-    reason="",
-    maybe_delivered=False,
-    body_bytes=2,
-    phases=AttemptPhases(sign_ms=0.0, post_ms=0.0),
-    gateway=None,
-)
+OUTCOME = Ended(job=TEMPLATE, outcome=SettledOutcome.DELIVERED, spent=True, status=202, reason="", scheme="cavage")
+ATTEMPTED = Attempted(outcome=OUTCOME, tells=True)
+
+
+async def hang(_: DeliveryAttempt) -> None:
+    await asyncio.Event().wait()
+
+
+async def told_of(callback: Any, attempted: Attempted = ATTEMPTED) -> None:
+    """An attempt is told, to the end of it."""
+    told = AttemptsTold(callback)
+    told.tell(attempted)
+    await asyncio.wait_for(told.told(), 10)
+
+
+async def test_an_attempt_is_told_and_what_was_none_is_not():
+    attempts: list[DeliveryAttempt] = []
+
+    async def later(attempt: DeliveryAttempt) -> None:
+        await asyncio.sleep(0)
+        attempts.append(attempt)
+
+    await told_of(attempts.append)
+    await told_of(later)
+    await told_of(attempts.append, Attempted(outcome=OUTCOME, quiet=True))
+    await told_of(None)
+    assert [(attempt.status, attempt.scheme) for attempt in attempts] == [(202, "cavage")] * 2
 
 
 async def test_a_callback_that_hangs_is_given_up_on(monkeypatch, caplog: pytest.LogCaptureFixture):
     """A run() waits for what is under way before it ends: it would wait for ever."""
     monkeypatch.setattr(attempts_told, "CALLBACK_S", 0.01)
-
-    async def hang(_: DeliveryAttempt) -> None:
-        await asyncio.Event().wait()
-
-    telling = tell_attempt(hang, ATTEMPT)
-    assert telling is not None
-    with caplog.at_level(logging.ERROR):
-        await asyncio.wait_for(telling, 10)
+    await told_of(hang)
     assert "on_attempt raised" in caplog.text
 
 
@@ -46,10 +53,7 @@ async def test_a_callback_whose_own_task_was_cancelled_ends_nothing_else(caplog:
         other.cancel()
         await other
 
-    telling = tell_attempt(wait_for_what_was_cancelled, ATTEMPT)
-    assert telling is not None
-    with caplog.at_level(logging.ERROR):
-        await asyncio.gather(telling)
+    await told_of(wait_for_what_was_cancelled)
     assert "on_attempt raised" in caplog.text
 
 
@@ -61,22 +65,15 @@ async def test_one_that_raises_what_would_end_the_process_ends_nothing(caplog: p
     async def leave_later(_: DeliveryAttempt) -> None:
         raise raised
 
-    with caplog.at_level(logging.ERROR):
-        assert tell_attempt(leave, ATTEMPT) is None
-        telling = tell_attempt(leave_later, ATTEMPT)
-        assert telling is not None
-        await telling
+    await told_of(leave)
+    await told_of(leave_later)
     assert [record.message for record in caplog.records] == ["on_attempt raised"] * 2
 
 
-async def test_one_that_is_being_ended_itself_ends():
-    async def hang(_: DeliveryAttempt) -> None:
-        await asyncio.Event().wait()
-
-    telling = tell_attempt(hang, ATTEMPT)
-    assert telling is not None
-    task = asyncio.create_task(telling)
+async def test_what_is_under_way_can_be_cut_off(caplog: pytest.LogCaptureFixture):
+    told = AttemptsTold(hang)
+    told.tell(ATTEMPTED)
     await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await asyncio.wait_for(told.cut_off(), 10)
+    await told.told()
+    assert caplog.records == []
