@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Portable deliveries that wait in the lane of one of their gateways: where they are, and taking hold of them."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,7 +33,7 @@ async def waiting_lanes(db: QueueDatabase) -> list[str]:
     return [row["_id"] for row in await rows.to_list() if isinstance(row["_id"], str)]
 
 
-async def waiting_in(db: QueueDatabase, lane: str, *, stamp: bytes, at_a_time: int) -> AsyncIterator[list[Waiting]]:
+async def waiting_in(db: QueueDatabase, lane: str, *, stamp: bytes, at_a_time: int) -> AsyncGenerator[list[Waiting]]:
     """What waits in a lane and has other gateways too, in pages. What cannot be read is left to a claim."""
     rows = db.jobs.find(
         {**_WAITING, "lane": lane},

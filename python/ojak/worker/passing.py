@@ -109,13 +109,14 @@ class Passing:
         began_s = self._clock.boot_s()
         stamp = secrets.token_bytes(16)
         count = 0
-        async for page in waiting_in(self._db, lane, stamp=stamp, at_a_time=_AT_A_TIME):
-            if not self._has_room():
-                # Outcomes cannot be stored now. The next look goes on from here.
-                return
-            # To the end also when the loop is cancelled: what is left leased would wait for the reaper.
-            self._passing = asyncio.ensure_future(self._pass_page(lane, page, stamp))
-            count += await asyncio.shield(self._passing)
+        async with contextlib.aclosing(waiting_in(self._db, lane, stamp=stamp, at_a_time=_AT_A_TIME)) as pages:
+            async for page in pages:
+                if not self._has_room():
+                    # Outcomes cannot be stored now. The next look goes on from here.
+                    return
+                # To the end also when the loop is cancelled: what is left leased would wait for the reaper.
+                self._passing = asyncio.ensure_future(self._pass_page(lane, page, stamp))
+                count += await asyncio.shield(self._passing)
         if count:
             _log.info("passed on to other gateways", extra={"host": lane, "count": count})
         ended_s = self._clock.boot_s()
