@@ -23,7 +23,7 @@ from tests.integration.test_sessions import (
 from tests.waiting import until
 
 from ojak import Batch, DelivererConfig, FolderSenderKeys, PortableInbox
-from ojak.store import outbox
+from ojak.store import enqueue, outbox
 
 __all__ = ["app", "deliverer_with"]
 
@@ -79,6 +79,47 @@ async def test_a_worker_that_was_paused_in_the_middle_revives_nothing_that_was_c
     assert (await deliverer.cancel(sender=SENDER)).count == 2
     await outbox.queue_pending(db, paused, kept_s=KEPT_S)
     assert await db.jobs.count_documents({"state": "cancelled"}) == 2
+    assert await db.jobs.count_documents({}) == 2
+
+
+async def test_what_a_plain_send_queued_and_a_cancel_ended_is_not_revived_by_a_worker_that_was_paused(
+    app, db, deliverer_with
+):
+    """The row that stands is of the plain send, and keeps no mark of the outbox row that meant the same delivery."""
+    deliverer = deliverer_with()
+    await deliverer.send(activity("1"), SENDER, INBOXES)
+    async with transaction(app) as session:
+        await deliverer.send(activity("1"), SENDER, INBOXES, session=session)
+    (paused,) = await outbox.waiting(db, limit=10)
+    assert isinstance(paused, outbox.Pending)
+    assert (await deliverer.cancel(sender=SENDER)).count == 2
+    await outbox.queue_pending(db, paused, kept_s=KEPT_S)
+    assert await db.jobs.count_documents({"state": "cancelled", "end": 1}) == 2
+    assert await db.jobs.count_documents({}) == 2
+
+
+async def test_what_was_cancelled_again_while_a_worker_was_about_to_revive_it_stays_so(
+    app, db, deliverer_with, monkeypatch
+):
+    """The worker has seen that its row still waits, and is paused before it writes: the end has another number then."""
+    deliverer = deliverer_with()
+    await deliverer.send(activity("1"), SENDER, INBOXES)
+    assert (await deliverer.cancel(sender=SENDER)).count == 2
+    async with transaction(app) as session:
+        await deliverer.send(activity("1"), SENDER, INBOXES, session=session)
+    (paused,) = await outbox.waiting(db, limit=10)
+    assert isinstance(paused, outbox.Pending)
+    still_waits = enqueue._still_waits
+
+    async def looked_and_paused(*args: Any) -> bool:
+        found = await still_waits(*args)
+        monkeypatch.setattr(enqueue, "_still_waits", still_waits)
+        assert (await deliverer.cancel(sender=SENDER)).count == 2
+        return found
+
+    monkeypatch.setattr(enqueue, "_still_waits", looked_and_paused)
+    await outbox.queue_pending(db, paused, kept_s=KEPT_S)
+    assert await db.jobs.count_documents({"state": "cancelled", "end": 2}) == 2
     assert await db.jobs.count_documents({}) == 2
 
 

@@ -21,6 +21,7 @@ from ojak.store.gateways import holds_of
 from ojak.store.handover import Handover
 from ojak.store.hosts import Due, lower_due
 from ojak.store.order import orders_in_use, promote
+from ojak.store.revival import revival
 from ojak.store.supersede import drop_taken_back
 
 FIRST_CHUNK: Final = 50
@@ -170,11 +171,11 @@ async def _insert(db: QueueDatabase, rows: Sequence[Document]) -> tuple[list[Enq
     while taken:
         missing: list[int] = []
         ids = [rows[place]["_id"] for place in taken]
-        fields = {"state": 1, "order": 1, "lane": 1, "priority": 1, "outbox_row": 1}
+        fields = {"state": 1, "end": 1, "order": 1, "lane": 1, "priority": 1, "outbox_row": 1}
         found = {row["_id"]: row async for row in db.jobs.find({"_id": {"$in": ids}}, fields)}
         states = {row_id: row["state"] for row_id, row in found.items()}
         anew = [rows[place] for place in taken if not _is_same_send(rows[place], found.get(rows[place]["_id"]))]
-        revived = await _revive(db, anew, states)
+        revived = await _revive(db, anew, found)
         for place in taken:
             row_id = rows[place]["_id"]
             state = states.get(row_id)
@@ -189,8 +190,9 @@ async def _insert(db: QueueDatabase, rows: Sequence[Document]) -> tuple[list[Enq
             else:
                 answers[place] = Enqueued(state=SentState.DUPLICATE)
                 rows[place]["lane"] = found[row_id].get("lane", rows[place]["lane"])
-                if found[row_id].get("priority") in set(Priority):
-                    rows[place]["priority"] = found[row_id]["priority"]
+                priority = found[row_id].get("priority")
+                if isinstance(priority, int) and priority in set(Priority):
+                    rows[place]["priority"] = priority
                 if state == "blocked" and "order" in found[row_id]:
                     # Whoever queued it may have died before he looked what it waits for, under the key it has.
                     rows[place]["order"] = found[row_id]["order"]
@@ -236,7 +238,7 @@ async def _insert_new(db: QueueDatabase, rows: Sequence[Document], places: Seque
     return set(), []
 
 
-async def _revive(db: QueueDatabase, rows: Sequence[Document], states: Mapping[bytes, str]) -> set[bytes]:
+async def _revive(db: QueueDatabase, rows: Sequence[Document], found: Mapping[bytes, Document]) -> set[bytes]:
     """Queue rows again that ended in a way after which a new send counts; gives the ids that this call revived.
 
     They become what the new send says of them, blocked at first where they have an order, like what is new and has
@@ -245,16 +247,22 @@ async def _revive(db: QueueDatabase, rows: Sequence[Document], states: Mapping[b
     Args:
         db: the queue.
         rows: as the new send would have inserted them.
-        states: what stands under their ids.
+        found: what stands under their ids.
     """
     ended = {
         row["_id"]: row
         for row in rows
-        if (state := states.get(row["_id"])) is not None and state not in UNFINISHED and state not in _ENDS_THAT_STAND
+        if (before := found.get(row["_id"])) is not None
+        and before["state"] not in UNFINISHED
+        and before["state"] not in _ENDS_THAT_STAND
     }
-    if not ended:
+    if not ended or not await _still_waits(db, rows[0]):
         return set()
-    updates = [UpdateOne({"_id": row_id, "state": states[row_id]}, revival(db, row)) for row_id, row in ended.items()]
+    updates = [
+        # The number of the end too: it may have been revived and have ended in the same way since it was read.
+        UpdateOne({"_id": row_id, "state": found[row_id]["state"], "end": found[row_id].get("end")}, revival(db, row))
+        for row_id, row in ended.items()
+    ]
     await db.jobs.bulk_write(updates, ordered=False)
     # A bulk answers only counts: whoever finds the row waiting reads it as a duplicate, which is as true.
     return {
@@ -263,55 +271,12 @@ async def _revive(db: QueueDatabase, rows: Sequence[Document], states: Mapping[b
     }
 
 
-OF_ITS_END: Final = (
-    *("told", "told_at", "finished_at", "expire_at", "lease", "last", "cancel", "tried"),
-    *("behind", "scout"),
-)
-"""What a row that waits again does not have."""
+async def _still_waits(db: QueueDatabase, row: Document) -> bool:
+    """Whether the send that a row is of is still to be queued.
 
-_SAID_ANEW: Final = (
-    *("priority", "body", "sender", "ref", "shared", "since", "order", "batch", "give_up_at"),
-    *("lane", "gateways", "at", "portable", "outbox_row"),
-)
-"""What a row takes over from the send that revives it, or loses."""
-
-
-def revival(db: QueueDatabase, row: Document) -> list[Document]:
-    """The update that makes an ended row wait again, with what a new send of it says."""
-    taken_over = {name: {"$literal": row[name]} for name in _SAID_ANEW if name in row}
-    left = [name for name in _SAID_ANEW if name not in row]
-    return [
-        {
-            "$set": {
-                "owed": {
-                    "$cond": [
-                        {"$eq": ["$told", False]},
-                        {
-                            "$concatArrays": [
-                                {"$ifNull": ["$owed", []]},
-                                [
-                                    {
-                                        "end": "$end",
-                                        "state": "$state",
-                                        "finished_at": "$finished_at",
-                                        "tries": "$tries",
-                                        "last": "$last",
-                                    }
-                                ],
-                            ]
-                        },
-                        {"$ifNull": ["$owed", "$$REMOVE"]},
-                    ]
-                },
-                **taken_over,
-                "state": "blocked" if "order" in row else "queued",
-                "seq": "$$CLUSTER_TIME",
-                "run_at": db.now.expr,
-                "queued_at": db.now.expr,
-                "tries": 0,
-                "deaths": 0,
-                "leases": 0,
-            }
-        },
-        {"$unset": [*OF_ITS_END, *left]},
-    ]
+    One from the outbox may have been queued by somebody else meanwhile, and have ended. Where it found its deliveries
+    standing, those keep no mark of it. Asked after they were read: so what is revived had ended before that.
+    """
+    if "outbox_row" not in row:
+        return True
+    return await db.outbox.find_one({"_id": row["outbox_row"], "state": "waiting"}, {"_id": 1}) is not None

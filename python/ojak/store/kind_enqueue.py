@@ -18,9 +18,9 @@ from ojak.model.order import order_of
 from ojak.model.outcome import SentState
 from ojak.store.bodies import NEW_SEQ
 from ojak.store.database import Document, QueueDatabase
-from ojak.store.enqueue import revival
 from ojak.store.hosts import Due, lower_due
 from ojak.store.order import orders_in_use, promote
+from ojak.store.revival import revival
 
 _DUPLICATE_KEY: Final = 11000
 _BLOCKED: Final = JobState.BLOCKED.value

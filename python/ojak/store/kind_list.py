@@ -13,12 +13,12 @@ from ojak.model.kind import DELIVERY, is_kind_lane, kind_of, lanes_of
 from ojak.model.kind_job import JobInfo, JobOutcome, KindStatus
 from ojak.store.batches import FAILED
 from ojak.store.database import Document, QueueDatabase
-from ojak.store.enqueue import revival
 from ojak.store.hosts import Due, lower_due
 from ojak.store.kind_lanes import known_lanes
 from ojak.store.kind_row import job_info_of
 from ojak.store.now import EPOCH
 from ojak.store.order import promote
+from ojak.store.revival import revival
 
 ALL_JOB_STATES: Final = (*UNFINISHED, *(outcome.value for outcome in JobOutcome))
 _AT_A_TIME: Final = 500

@@ -12,10 +12,10 @@ from ojak.model.job import Priority
 from ojak.model.selection import Replayed, Selection
 from ojak.store.bodies import KEPT_BEYOND_S
 from ojak.store.database import Document, QueueDatabase
-from ojak.store.enqueue import revival
 from ojak.store.gateways import holds_of, lanes_of
 from ojak.store.hosts import Due, lower_due
 from ojak.store.order import promote
+from ojak.store.revival import revival
 from ojak.store.select import selected
 
 _AT_A_TIME: Final = 500

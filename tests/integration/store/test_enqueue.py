@@ -59,6 +59,18 @@ async def test_a_duplicate_in_the_other_line_makes_its_host_due_in_the_line_wher
     assert host["ready"]["1"] == NEVER
 
 
+@pytest.mark.parametrize("nonsense", [{"a": 1}, [1], "1", 7, None])
+async def test_a_duplicate_whose_line_cannot_be_read_makes_its_host_due_in_that_of_the_send(db, put, nonsense):
+    await put(["https://h.test/a"])
+    await db.jobs.update_one({}, {"$set": {"priority": nonsense}})
+    await db.hosts.delete_many({})
+    (answer,) = await put(["https://h.test/a"])
+    assert answer.state is SentState.DUPLICATE
+    host = await db.hosts.find_one({"_id": "h.test"})
+    assert host is not None
+    assert host["ready"]["1"] < NEVER
+
+
 async def test_sixteen_senders_at_once_queue_each_delivery_once(db: QueueDatabase, put):
     inboxes = [f"https://h{n % 7}.test/{n}" for n in range(100)]
     answers = await asyncio.gather(*(put(inboxes) for _ in range(16)))
