@@ -2,15 +2,42 @@
 """What tests share: one real MongoDB server for the run, and a fresh database for each test."""
 
 import asyncio
+import os
 import secrets
+import shutil
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
+from tests.temporary import in_memory
 
 from ojak.store.database import QueueDatabase, connect
 from ojak.store.embedded import embedded_mongod
 from ojak.store.now import EPOCH
 from ojak.store.setup import set_up
+
+_OURS = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any folder is made, and before any program is started."""
+    if config.option.basetemp is None and (folder := in_memory()) is not None:
+        config.option.basetemp = str(folder)
+        config.stash[_OURS] = folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Hundreds of programs are started: where nothing may be written beside the sources, each would compile them."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        os.environ["PYTHONPYCACHEPREFIX"] = str(tmp_path_factory.mktemp("compiled"))
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """What failed stays to be looked at, until the next run."""
+    folder = session.config.stash.get(_OURS, None)
+    if folder is not None and exitstatus == 0:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
