@@ -2,6 +2,7 @@
 """`Deliverer`: queues activities and sends them. A facade over the store and the worker."""
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Coroutine, Sequence
 from os import PathLike
@@ -29,7 +30,7 @@ from ojak.sender_control import SenderControl
 from ojak.shard import SHARDS, shard_of
 from ojak.signing import Scheme, SenderKeys
 from ojak.store.breakers import MongoBreakers
-from ojak.store.database import QueueDatabase, connect
+from ojak.store.database import DatabaseTrouble, QueueDatabase, connect
 from ojak.store.mirror import MirroredBreakers
 from ojak.store.reap import bury
 from ojak.store.scheme_hints import SchemeHints
@@ -40,11 +41,14 @@ from ojak.worker.attempt import Attempter
 from ojak.worker.attempts_told import AttemptsTold, OnAttempt
 from ojak.worker.board import FlightBoard
 from ojak.worker.engine import Engine
+from ojak.worker.foreign import ForeignCall
 from ojak.worker.headers import HeadersFor, RequestHeaders
 from ojak.worker.host_limit import LimitRules
 from ojak.worker.outage import Outage
 from ojak.worker.standings import Standings
 from ojak.worker.teller import SWEEPER, OnFailure, OnSettled, Teller
+
+_log = logging.getLogger("ojak.deliverer")
 
 
 class Deliverer(JobQueue, HostControl, SenderControl):
@@ -244,7 +248,8 @@ class Deliverer(JobQueue, HostControl, SenderControl):
                 it within a day. That it signs in the old way says nothing of what it takes.
 
         Returns:
-            Whether a probe was brought forward.
+            Whether a probe was brought forward. False also where a store of breakers of your own failed, which is
+            logged.
 
         Raises:
             InputError: that is no host, or no scheme.
@@ -260,12 +265,13 @@ class Deliverer(JobQueue, HostControl, SenderControl):
             store = self._store_of_breakers(b"")
             if store.scope is not BreakerScope.HOST:
                 return False
-            forward = await store.heard_from(host)
+            forward = await _brought_forward(store, host)
             if not forward and isinstance(self._breakers, MemoryBreakers) and not self._running:
                 # A process that only queues has no breakers of its own. Those of the supervisor's workers are here.
                 forward = await MongoBreakers(self._db, self._rules).heard_from(host)
             if not forward:
                 return False
+            # One line is enough: a probe is the oldest of both.
             await wake(self._db, [shard_of(host)])
         return True
 
@@ -294,3 +300,15 @@ class Deliverer(JobQueue, HostControl, SenderControl):
             await bury_owner(self._db, stamp, begun=len(begun), lease_s=self._config.lease_s)
             await wake(self._db, ())
             await wake(self._db, range(SHARDS))
+
+
+async def _brought_forward(store: BreakerStore, host: str) -> bool:
+    """Whether a store brought a probe forward. What one of the application's raises is not its caller's to handle."""
+    try:
+        with ForeignCall():
+            return await store.heard_from(host)
+    except DatabaseTrouble:
+        raise
+    except Exception:  # noqa: BLE001 - an application's store may raise anything
+        _log.exception("a probe could not be brought forward", extra={"host": host})
+        return False

@@ -7,6 +7,7 @@ from typing import Final
 
 from ojak.breaker.admission import Admission, BreakerScope, Probe
 from ojak.breaker.store import BreakerResult, BreakerStore
+from ojak.errors import StoreError
 
 ANSWER_S: Final = 5.0
 """What takes longer counts as a call that raised."""
@@ -32,12 +33,12 @@ class BoundedBreakers:
     async def admit(self, keys: Sequence[str], *, hold_s: float) -> Sequence[Admission]:
         """Say for each key what may be done now."""
         async with asyncio.timeout(self._within_s):
-            return await self._store.admit(keys, hold_s=hold_s)
+            return _one_each(await self._store.admit(keys, hold_s=hold_s), len(keys))
 
     async def record(self, results: Sequence[BreakerResult]) -> Sequence[Admission]:
         """Take in what attempts said."""
         async with asyncio.timeout(self._within_s):
-            return await self._store.record(results)
+            return _one_each(await self._store.record(results), len(results))
 
     async def renew(self, probes: Sequence[Probe], *, hold_s: float) -> None:
         """Hold probes for longer."""
@@ -53,3 +54,9 @@ class BoundedBreakers:
         """Bring the probe of a key forward, once in each quarantine."""
         async with asyncio.timeout(self._within_s):
             return await self._store.heard_from(key)
+
+
+def _one_each(answers: Sequence[Admission], asked: int) -> Sequence[Admission]:
+    if len(answers) != asked:
+        raise StoreError(f"breakers gave {len(answers)} answers to {asked} questions; allowed is one to each")
+    return answers

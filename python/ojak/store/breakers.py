@@ -49,6 +49,14 @@ class _Write:
     update: UpdateOne | DeleteOne
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recorded:
+    """Results that are recorded if a key's breaker has this revision."""
+
+    rev: bytes
+    results: Sequence[BreakerResult]
+
+
 class MongoBreakers:
     """Breakers that all workers share and that survive restarts.
 
@@ -64,6 +72,8 @@ class MongoBreakers:
         self._holder = holder
         self._of_hosts = rules.scope is BreakerScope.HOST
         self._rows = db.hosts if self._of_hosts else db.breakers
+        # By key, what a call that failed may have recorded: its results come again, and must not count twice.
+        self._unclear: dict[str, list[_Recorded]] = {}
 
     @property
     def scope(self) -> BreakerScope:
@@ -125,16 +135,24 @@ class MongoBreakers:
                     answers[key] = CLEAN
                     continue
                 circuit = item.circuit
+                before = [made for made in self._unclear.get(key, ()) if made.rev == item.rev]
+                recorded = {id(result) for made in before for result in made.results}
                 for result in by_key[key]:
+                    if id(result) in recorded:
+                        continue
                     circuit = circuit.after(
                         result.signal, rules=self._rules, now_s=item.now_s, probe=_stamp(result.probe)
                     )
                 answers[key] = circuit.admission(self._rules, now_s=item.now_s)
                 if circuit != item.circuit:
-                    writes.append(self._write(key, item.rev, circuit))
+                    write = self._write(key, item.rev, circuit)
+                    writes.append(write)
+                    if write.rev is not None:
+                        self._unclear[key] = [*before, _Recorded(rev=write.rev, results=by_key[key])]
             waiting = await self._apply(writes)
             if not waiting:
                 break
+        self._unclear.clear()
         return [answers[result.key] for result in results]
 
     async def _apply(self, writes: Sequence[_Write]) -> list[str]:

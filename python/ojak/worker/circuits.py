@@ -3,10 +3,11 @@
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from ojak.breaker.admission import CLEAN, Admission, BreakerScope, Verdict
 from ojak.breaker.circuit import Signal
@@ -21,6 +22,8 @@ from ojak.worker.foreign import ForeignCall
 from ojak.worker.probes import Probes
 
 _log = logging.getLogger("ojak.worker.circuits")
+
+T = TypeVar("T")
 
 _KNOWN: Final = 65_536
 _GATHERED_S: Final = 0.005
@@ -83,6 +86,10 @@ class Circuits:
         self._clean: OrderedDict[str, bool] = OrderedDict()
         self._clean_unless_told = self._in_records and self.scope is BreakerScope.HOST
         self._opened: OrderedDict[str, float] = OrderedDict()
+        # A store that failed is left alone for a while, and then asked by one at a time: each time one that hangs takes
+        # as long as it may.
+        self._failing = False
+        self._left_alone_until_s = -math.inf
         self._pending: list[_Result] = []
         self._come = asyncio.Event()
         self._empty = asyncio.Event()
@@ -116,25 +123,39 @@ class Circuits:
         return answers
 
     async def _ask_to_probe(self, store: BreakerStore, key: str) -> None:
-        try:
-            with ForeignCall():
-                await store.heard_from(key)
-        except DatabaseTrouble:
-            raise
-        except Exception:  # noqa: BLE001 - an application's store may raise anything
-            _log.exception("a probe could not be brought forward", extra={"key": key})
+        await self._answer(lambda: store.heard_from(key), or_say="a probe could not be brought forward", keys=1)
 
     async def _ask(self, keys: Sequence[str]) -> Sequence[Admission]:
+        answers = await self._answer(
+            lambda: self._store.admit(keys, hold_s=self._hold_s),
+            or_say="breakers could not be asked; what is not known to be held is sent",
+            keys=len(keys),
+        )
+        return [CLEAN] * len(keys) if answers is None else answers
+
+    async def _answer(self, ask: Callable[[], Awaitable[T]], *, or_say: str, keys: int) -> T | None:
+        """What the store answers; None if it failed, now or a moment ago."""
+        if self._clock.boot_s() < self._left_alone_until_s:
+            return None
+        if self._failing:
+            self._leave_alone()
         try:
             with ForeignCall():
-                return await self._store.admit(keys, hold_s=self._hold_s)
+                answer = await ask()
         except DatabaseTrouble:
             raise
         except Exception:  # noqa: BLE001 - an application's store may raise anything
-            _log.exception(
-                "breakers could not be asked; what is not known to be held is sent", extra={"keys": len(keys)}
-            )
-            return [CLEAN] * len(keys)
+            self._leave_alone()
+            _log.exception(or_say, extra={"keys": keys})
+            return None
+        self._answered()
+        return answer
+
+    def _leave_alone(self) -> None:
+        self._failing, self._left_alone_until_s = True, self._clock.boot_s() + _STORE_AWAY_S
+
+    def _answered(self) -> None:
+        self._failing, self._left_alone_until_s = False, -math.inf
 
     def opened_since(self, authority: str, boot_s: float) -> bool:
         """Whether the breaker of a host opened since: what was claimed before must not be sent."""
@@ -199,9 +220,11 @@ class Circuits:
             self._come.set()
             if isinstance(error, DatabaseTrouble) or not isinstance(error, Exception):
                 raise
+            self._leave_alone()
             _log.exception("results were not recorded; again later", extra={"results": len(batch)})
             await asyncio.sleep(_STORE_AWAY_S)
             return
+        self._answered()
         last = {item.result.key: (item, answer) for item, answer in zip(batch, answers, strict=True)}
         for key, (_, answer) in last.items():
             self._take_note(key, answer, asked_at_s=asked_at_s)

@@ -318,8 +318,11 @@ class Flights:
             self._held.drop([outcome.job.id])
 
     def stop_host(self, authority: str) -> None:
-        """The breaker of a host is open: hand back what waits for it here."""
-        self._run_errand(self._hand_back_held(self._lanes.take_host(authority)))
+        """The breaker of a host is open: hand back what waits for it here, but the probe.
+
+        The claimer of the other line may have read the host before its probe was taken, and hear that it is held.
+        """
+        self._run_errand(self._hand_back_held(self._lanes.take_host(authority, but=self._probes.held())))
 
     async def halt(self, authorities: Collection[str] | None = None) -> None:
         """Begin no request to some hosts, or to any, of what is here now. What waits goes back."""

@@ -12,7 +12,7 @@ behind it goes past it.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
 
 from ojak.model.job import Job, Priority
@@ -324,10 +324,10 @@ class Lanes:
         wanted = set(shards)
         return sum(lane.open for lane in self._lanes.values() if lane.shard in wanted)
 
-    def take_host(self, authority: str) -> list[Job]:
-        """Take out what waits for a host, to be handed back."""
+    def take_host(self, authority: str, *, but: Container[bytes] = ()) -> list[Job]:
+        """Take out what waits for a host, to be handed back; jobs with the ids `but` stay."""
         lane = self._lanes.get(authority)
-        return self._take(lane) if lane is not None else []
+        return self._take(lane, but) if lane is not None else []
 
     def take_shards(self, shards: Iterable[int]) -> list[Job]:
         """Take out what waits for hosts of `shards`, to be handed back."""
@@ -355,12 +355,14 @@ class Lanes:
         """Take out the waiting jobs that `wanted` is true of."""
         return self.take_jobs({job.id for lane in self._lanes.values() for job in _waiting(lane) if wanted(job)})
 
-    def _take(self, lane: Lane) -> list[Job]:
-        jobs = _waiting(lane)
+    def _take(self, lane: Lane, but: Container[bytes] = ()) -> list[Job]:
+        jobs = [job for job in _waiting(lane) if job.id not in but]
         for job in jobs:
             self._count(lane, job, -1)
         for line in lane.waiting:
+            kept = [job for job in line if job.id in but]
             line.clear()
+            line.extend(kept)
         self._leave(lane)
         self._enter(lane)
         return jobs

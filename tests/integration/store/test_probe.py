@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pymongo.errors import AutoReconnect
 
 from ojak.breaker.admission import Admission, Probe, Verdict
 from ojak.breaker.circuit import Signal
@@ -20,7 +21,7 @@ from ojak.store.breakers import MongoBreakers
 from ojak.store.claim import ClaimedHost, ReadyHost, claim, ready_hosts
 from ojak.store.database import QueueDatabase
 from ojak.store.holds import put_holds
-from ojak.store.hosts import HostNews, write_news
+from ojak.store.hosts import Due, HostNews, lower_due, write_news
 from ojak.store.met import Behind
 from ojak.store.now import NEVER, Now
 from ojak.store.renew import Renewals
@@ -278,3 +279,62 @@ async def test_an_unavailable_host_is_ready_for_what_waits_though_it_is_held(wor
     assert ready.is_open
     answer = await world.ask()
     assert (answer.verdict, answer.unavailable) == (Verdict.HOLD, True)
+
+
+class Lossy:
+    """The records of hosts, over a connection that breaks once a write was applied, or before."""
+
+    def __init__(self, rows: Any, *, applied: bool, at: int = 1) -> None:
+        self._rows = rows
+        self._applied = applied
+        self._at = at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rows, name)
+
+    async def bulk_write(self, *args: Any, **options: Any) -> Any:
+        self._at -= 1
+        if self._at == 0 and not self._applied:
+            raise AutoReconnect("connection closed")
+        answer = await self._rows.bulk_write(*args, **options)
+        if self._at == 0:
+            raise AutoReconnect("connection closed")
+        return answer
+
+
+@pytest.mark.parametrize("applied", [True, False])
+async def test_results_whose_record_was_made_and_not_heard_of_count_once(world: World, monkeypatch, applied: bool):
+    await lower_due(world.db, [Due(authority=HOST, priority=Priority.FANOUT)])
+    monkeypatch.setattr(world.breakers, "_rows", Lossy(world.db.hosts, applied=applied))
+    results = [BreakerResult(key=HOST, signal=Signal.FAILURE) for _ in range(3)]
+    with pytest.raises(AutoReconnect):
+        await world.breakers.record(results)
+    later = BreakerResult(key=HOST, signal=Signal.FAILURE)
+    await world.breakers.record([*results, later])
+    assert (await world.host())["breaker"]["failures"] == 4
+    await world.breakers.record([later])
+    assert (await world.host())["breaker"]["failures"] == 5, "what comes after that is news"
+
+
+async def test_what_was_recorded_before_another_of_the_same_call_was_cut_off_counts_once(world: World, monkeypatch):
+    """Somebody else wrote one of two hosts meanwhile; the second try for it is cut off."""
+    other = "g.test"
+    await lower_due(world.db, [Due(authority=name, priority=Priority.FANOUT) for name in (HOST, other)])
+    rows = Lossy(world.db.hosts, applied=True, at=2)
+    monkeypatch.setattr(world.breakers, "_rows", rows)
+    apply = world.breakers._apply
+
+    async def meanwhile(writes: Any) -> list[str]:
+        monkeypatch.setattr(world.breakers, "_apply", apply)
+        await MongoBreakers(world.db, RULES).record([BreakerResult(key=other, signal=Signal.FAILURE)])
+        return await apply(writes)
+
+    monkeypatch.setattr(world.breakers, "_apply", meanwhile)
+    results = [BreakerResult(key=key, signal=Signal.FAILURE) for key in (HOST, other)]
+    with pytest.raises(AutoReconnect):
+        await world.breakers.record(results)
+    await world.breakers.record(results)
+    assert (await world.host())["breaker"]["failures"] == 1
+    row = await world.db.hosts.find_one({"_id": other})
+    assert row is not None
+    assert row["breaker"]["failures"] == 2

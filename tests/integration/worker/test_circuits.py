@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 
 import pytest
+from tests.waiting import until
 
+from ojak import Deliverer, DelivererConfig, FolderSenderKeys
 from ojak.breaker.admission import Admission, Verdict
 from ojak.breaker.circuit import Signal
 from ojak.breaker.rules import CircuitBreaker
@@ -14,12 +16,14 @@ from ojak.breaker.store import BreakerResult, MemoryBreakers
 from ojak.clock import ManualClock
 from ojak.model.job import Job, Priority
 from ojak.store import mirror
+from ojak.store.breakers import MongoBreakers
 from ojak.store.claim import ReadyHost
 from ojak.store.database import QueueDatabase
 from ojak.store.hosts import Due, lower_due
 from ojak.store.mirror import MirroredBreakers
 from ojak.worker import circuits as circuits_module
 from ojak.worker.circuits import Circuits
+from ojak.worker.flights import Flights
 from ojak.worker.probes import Probes
 
 HOST = ReadyHost(authority="h.test", shard=1, asks=1, quick=True, proven=True, answer_ms=None, scheme=None)
@@ -147,10 +151,11 @@ async def test_a_store_that_raises_whatever_about_probes_ends_nothing(world: Wor
     await world.report(Signal.FAILURE, times=2)
     assert await world.slow.heard_from("h.test")
     shown = dataclasses.replace(HOST, troubled=True, is_open=True, asked=True)
-    for method in ("renew", "give_back", "heard_from"):
-        monkeypatch.setattr(world.slow, method, fail)
     answer = (await world.circuits.admit([shown]))["h.test"]
     assert answer.probe is not None
+    for method in ("renew", "give_back", "heard_from"):
+        monkeypatch.setattr(world.slow, method, fail)
+    await world.circuits.admit([shown])
     world.probes.take(JOB.id, answer.probe, until_s=120)
     await world.probes.renew(hold_s=120)
     await world.circuits.recorded()
@@ -184,6 +189,59 @@ async def test_a_store_that_raises_whatever_is_asked_and_told_again(world: World
     }
 
 
+async def test_a_store_that_failed_is_left_alone_for_a_while_and_then_asked_by_one_at_a_time(world: World, monkeypatch):
+    """One that hangs takes 5 s of each claim, of each delivery where breakers are of inboxes, and of each host."""
+    calls: list[str] = []
+    go_on = asyncio.Event()
+
+    async def fail(*_: object, **__: object) -> bool:
+        calls.append("asked")
+        await go_on.wait()
+        raise TimeoutError
+
+    asked = dataclasses.replace(HOST, troubled=True, asked=True)
+    with monkeypatch.context() as away:
+        away.setattr(world.slow, "admit", fail)
+        away.setattr(world.slow, "heard_from", fail)
+        go_on.set()
+        assert (await world.circuits.admit([asked]))["h.test"].clean
+        for _ in range(3):
+            assert (await world.circuits.admit([HOST]))["h.test"].clean
+        assert calls == ["asked"], "neither again nor otherwise"
+        world.clock.turn(5)
+        go_on.clear()
+        asking = asyncio.create_task(world.circuits.admit([HOST]))
+        await asyncio.sleep(0)
+        assert (await world.circuits.admit([HOST]))["h.test"].clean
+        assert calls == ["asked"] * 2, "one finds out for all"
+        go_on.set()
+        assert (await asking)["h.test"].clean
+        reporting = asyncio.create_task(world.circuits.report(JOB, Signal.FAILURE, again_s=0))
+    world.clock.turn(5)
+    await world.report(Signal.FAILURE)
+    await reporting
+    assert [result.signal for result in world.slow.recorded] == [Signal.FAILURE] * 2
+    assert (await world.circuits.admit([HOST]))["h.test"].verdict is Verdict.HOLD, "it is asked again"
+
+
+async def test_a_store_that_cannot_be_told_is_not_asked_either(world: World, monkeypatch):
+    async def fail(*_: object, **__: object) -> bool:
+        raise TimeoutError
+
+    monkeypatch.setattr(circuits_module, "_STORE_AWAY_S", 0.01)
+    monkeypatch.setattr(world.slow, "record", fail)
+    reporting = asyncio.create_task(world.circuits.report(JOB, Signal.FAILURE, again_s=0))
+    await asyncio.sleep(0)
+    await world.circuits.step()
+    assert (await world.circuits.admit([HOST]))["h.test"].clean
+    assert not world.slow.asked.is_set()
+    monkeypatch.undo()
+    await world.circuits.step()
+    await reporting
+    await world.circuits.admit([HOST])
+    assert world.slow.asked.is_set()
+
+
 async def test_what_is_held_of_names_without_end_is_kept_in_mind_for_so_many(db: QueueDatabase, monkeypatch):
     """And one that was forgotten is let go all the same once its record is met."""
     monkeypatch.setattr(mirror, "KEPT", 2)
@@ -200,3 +258,41 @@ async def test_what_is_held_of_names_without_end_is_kept_in_mind_for_so_many(db:
     (answer,) = await store.admit(["h0.test"], hold_s=120)
     assert answer.verdict is Verdict.SEND
     assert {row["_id"] async for row in db.hosts.find({"breaker.open": True})} == {"h1.test", "h2.test"}
+
+
+async def test_the_claimer_of_the_other_line_takes_no_probe_out_that_waits_for_a_slot(
+    db: QueueDatabase, mongod_url: str, tmp_path, monkeypatch
+):
+    """It read the host before the probe was taken, and hears that it is held."""
+    host = "127.0.0.1:9"
+    keys = FolderSenderKeys(tmp_path / "keys")
+    keys.generate(JOB.sender)
+    config = DelivererConfig(poll_every_s=0.1, breaker_threshold=1)
+    deliverer = Deliverer(mongod_url, database=db.name, keys=keys, config=config, breakers="shared")
+    await deliverer.send({"id": "https://a.test/1", "type": "Like"}, JOB.sender, [f"http://{host}/inbox"])
+    shared = MongoBreakers(db, CircuitBreaker(threshold=1))
+    await shared.record([BreakerResult(key=host, signal=Signal.FAILURE)])
+    assert await shared.heard_from(host)
+    row = await db.hosts.find_one({"_id": host})
+    assert row is not None
+    read_before = dataclasses.replace(HOST, authority=host, shard=row["shard"], troubled=True, is_open=True)
+    with monkeypatch.context() as full:
+        full.setattr(Flights, "fill", lambda _: None)
+        run = asyncio.create_task(deliverer.run())
+
+        async def holds_the_probe() -> bool:
+            return any(engine._probes.held() and engine._lanes.backlog for engine in deliverer._running)
+
+        await until(holds_the_probe)
+        (engine,) = deliverer._running
+        assert (await engine._circuits.admit([read_before]))[host].verdict is Verdict.HOLD
+        assert (len(engine._probes.held()), engine._lanes.backlog) == (1, 1)
+        assert await db.hosts.count_documents({"breaker.probe": {"$exists": True}}) == 1
+    engine._flights.fill()
+
+    async def ended() -> bool:
+        return await db.jobs.count_documents({"state": "refused-address"}) == 1
+
+    await until(ended)
+    await deliverer.close()
+    await run

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ojak import Deliverer
+from ojak import Deliverer, StoreError
 from ojak.breaker.admission import CLEAN, Admission, BreakerScope, Probe
 from ojak.breaker.bounded import BoundedBreakers
 from ojak.breaker.store import BreakerResult, MemoryBreakers
@@ -65,9 +65,34 @@ async def test_a_store_that_hangs_counts_as_one_that_raises():
             await call
 
 
+async def test_answers_that_are_not_one_to_each_question_count_as_none():
+    class Short(Redis):
+        async def admit(self, keys: Sequence[str], *, hold_s: float) -> Sequence[Admission]:
+            return [CLEAN]
+
+        async def record(self, results: Sequence[BreakerResult]) -> Sequence[Admission]:
+            return [CLEAN]
+
+    store = BoundedBreakers(Short())
+    with pytest.raises(StoreError, match="breakers gave 1 answers to 2 questions"):
+        await store.admit(["h.test", "g.test"], hold_s=1)
+    with pytest.raises(StoreError, match="breakers gave 1 answers to 0 questions"):
+        await store.record([])
+
+
+class Derived(MemoryBreakers):
+    """It may wait for something of its own."""
+
+
 async def test_a_deliverer_bounds_an_applications_store_and_not_its_own():
     own = MemoryBreakers()
-    for given, kind in ((Redis(), BoundedBreakers), (own, MemoryBreakers), (None, MemoryBreakers), ("shared", str)):
+    for given, kind in (
+        (Redis(), BoundedBreakers),
+        (Derived(), BoundedBreakers),
+        (own, MemoryBreakers),
+        (None, MemoryBreakers),
+        ("shared", str),
+    ):
         deliverer = Deliverer("mongodb://127.0.0.1:1/", breakers=given)  # type: ignore[arg-type]
         assert isinstance(deliverer._breakers, kind)
         await deliverer.close()

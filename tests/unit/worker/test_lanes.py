@@ -108,6 +108,16 @@ def test_what_is_taken_out_is_everything_that_waits_and_nothing_that_is_open():
     assert made.busy(Priority.FANOUT) == []
 
 
+def test_what_is_to_stay_of_a_host_that_is_taken_out_stays_and_starts():
+    made = lanes(a=4, b=1)
+    probe = jobs_of("a", 4)[2]
+    assert [job.id for job in made.take_host("a", but={probe.id})] == [
+        job.id for job in jobs_of("a", 4) if job != probe
+    ]
+    assert made.backlog == 2
+    assert {job.id for job in started(made)} == {probe.id, jobs_of("b", 1)[0].id}
+
+
 def test_jobs_whose_lease_was_taken_are_forgotten():
     made = lanes(a=4)
     jobs = jobs_of("a", 4)
