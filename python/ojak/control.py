@@ -21,8 +21,9 @@ from ojak.store.database import QueueDatabase
 from ojak.store.embedded import embedded_url
 from ojak.store.explain import ALL_STATES, explain, list_deliveries
 from ojak.store.migrations.runner import schema_of
-from ojak.store.outbox import count_outbox, outbox_used
-from ojak.store.outbox_selected import queue_selected
+from ojak.store.outbox import outbox_used
+from ojak.store.outbox_rows import count_outbox
+from ojak.store.outbox_selected import cancel_with_outbox
 from ojak.store.replay import replay_selected
 from ojak.store.setup import set_up
 from ojak.store.telling import set_telling, telling_state
@@ -84,14 +85,28 @@ class QueueControl:
 
         Raises:
             InputError: not exactly one is given, or it is not usable.
+            StoreError: the database refused to queue what was handed over in a transaction, so that it is not ended
+                and may be sent. Everything else is cancelled.
             QueueUnavailable: the database did not answer; what was cancelled so far is. Call again.
         """
         which = Selection(activity=activity, object=object, sender=sender, host=host, batch=batch).canonical()
+        return await self._cancel(which, on_waiting=on_waiting)
+
+    async def _cancel(
+        self,
+        which: Selection,
+        *,
+        on_waiting: Callable[[int], None] | None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> Cancelled:
+        """Cancel what is queued, and what an application's transactions committed and is not queued yet."""
         await self.set_up()
         async with translated():
             if await outbox_used(self._db):
-                await queue_selected(self._db, which, kept_s=self._kept_s)
-            return await cancel(self._db, which, on_waiting=on_waiting)
+                return await cancel_with_outbox(
+                    self._db, which, kept_s=self._kept_s, on_waiting=on_waiting, on_progress=on_progress
+                )
+            return await cancel(self._db, which, on_waiting=on_waiting, on_progress=on_progress)
 
     async def replay(
         self,
@@ -180,13 +195,14 @@ class QueueControl:
         await self.set_up()
         async with translated():
             telling = await telling_state(self._db)
-            waiting, parked = await count_outbox(self._db)
+            outbox = await count_outbox(self._db)
             return QueueSettings(
                 callbacks=telling.on,
                 callbacks_since=telling.since,
                 outbox=await outbox_used(self._db),
-                outbox_waiting=waiting,
-                outbox_parked=parked,
+                outbox_waiting=outbox.waiting,
+                outbox_newer=outbox.newer,
+                outbox_parked=outbox.parked,
                 schema=await schema_of(self._db),
             )
 

@@ -29,7 +29,8 @@ from ojak.store.database import QueueDatabase
 from ojak.store.enqueue import NewJob, enqueue
 from ojak.store.fill import QueueFill
 from ojak.store.handover import Handover, hand_over
-from ojak.store.outbox import Pending, absolute, keys_of, pending, queue_what_is_about, write_in
+from ojak.store.outbox import Pending, absolute, keys_of, pending, write_in
+from ojak.store.outbox_queue import queue_what_is_about
 from ojak.store.outbox_use import OutboxUse
 from ojak.store.recipients import list_portable, sort_out
 from ojak.store.trouble import DRIVER_ERRORS

@@ -28,7 +28,6 @@ from ojak.shard import SHARDS, shard_of
 from ojak.signing import Scheme
 from ojak.store import host_settings, host_views, notices
 from ojak.store.breakers import MongoBreakers
-from ojak.store.cancel import cancel
 from ojak.store.wakeups import wake
 
 W = TypeVar("W", bound=StrEnum)
@@ -220,10 +219,7 @@ class HostControl(QueueControl):
             on_progress: told after each step how many have ended.
             on_waiting: as for `cancel`.
         """
-        which = Selection(host=name).canonical()
-        await self.set_up()
-        async with translated():
-            return await cancel(self._db, which, on_waiting=on_waiting, on_progress=on_progress)
+        return await self._cancel(Selection(host=name).canonical(), on_waiting=on_waiting, on_progress=on_progress)
 
     async def _set(self, name: str, **values: str | int | None) -> None:
         authority = canonical_host(name)

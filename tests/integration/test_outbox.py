@@ -16,6 +16,7 @@ from tests.integration.test_sessions import (
     activity,
     app,
     deliverer_with,
+    first_waiting,
     is_empty,
     running,
     transaction,
@@ -23,7 +24,8 @@ from tests.integration.test_sessions import (
 from tests.waiting import until
 
 from ojak import Batch, DelivererConfig, FolderSenderKeys, PortableInbox
-from ojak.store import enqueue, outbox
+from ojak.store import enqueue, outbox_queue, outbox_rows
+from ojak.store.outbox import Pending
 
 __all__ = ["app", "deliverer_with"]
 
@@ -74,10 +76,9 @@ async def test_a_worker_that_was_paused_in_the_middle_revives_nothing_that_was_c
     deliverer = deliverer_with()
     async with transaction(app) as session:
         await deliverer.send(activity("1"), SENDER, INBOXES, session=session)
-    (paused,) = await outbox.waiting(db, limit=10)
-    assert isinstance(paused, outbox.Pending)
+    paused = await first_waiting(db)
     assert (await deliverer.cancel(sender=SENDER)).count == 2
-    await outbox.queue_pending(db, paused, kept_s=KEPT_S)
+    await outbox_queue.queue_pending(db, paused, kept_s=KEPT_S)
     assert await db.jobs.count_documents({"state": "cancelled"}) == 2
     assert await db.jobs.count_documents({}) == 2
 
@@ -90,10 +91,9 @@ async def test_what_a_plain_send_queued_and_a_cancel_ended_is_not_revived_by_a_w
     await deliverer.send(activity("1"), SENDER, INBOXES)
     async with transaction(app) as session:
         await deliverer.send(activity("1"), SENDER, INBOXES, session=session)
-    (paused,) = await outbox.waiting(db, limit=10)
-    assert isinstance(paused, outbox.Pending)
+    paused = await first_waiting(db)
     assert (await deliverer.cancel(sender=SENDER)).count == 2
-    await outbox.queue_pending(db, paused, kept_s=KEPT_S)
+    await outbox_queue.queue_pending(db, paused, kept_s=KEPT_S)
     assert await db.jobs.count_documents({"state": "cancelled", "end": 1}) == 2
     assert await db.jobs.count_documents({}) == 2
 
@@ -107,8 +107,7 @@ async def test_what_was_cancelled_again_while_a_worker_was_about_to_revive_it_st
     assert (await deliverer.cancel(sender=SENDER)).count == 2
     async with transaction(app) as session:
         await deliverer.send(activity("1"), SENDER, INBOXES, session=session)
-    (paused,) = await outbox.waiting(db, limit=10)
-    assert isinstance(paused, outbox.Pending)
+    paused = await first_waiting(db)
     still_waits = enqueue._still_waits
 
     async def looked_and_paused(*args: Any) -> bool:
@@ -118,7 +117,7 @@ async def test_what_was_cancelled_again_while_a_worker_was_about_to_revive_it_st
         return found
 
     monkeypatch.setattr(enqueue, "_still_waits", looked_and_paused)
-    await outbox.queue_pending(db, paused, kept_s=KEPT_S)
+    await outbox_queue.queue_pending(db, paused, kept_s=KEPT_S)
     assert await db.jobs.count_documents({"state": "cancelled", "end": 2}) == 2
     assert await db.jobs.count_documents({}) == 2
 
@@ -126,13 +125,13 @@ async def test_what_was_cancelled_again_while_a_worker_was_about_to_revive_it_st
 async def test_what_the_database_refuses_today_still_waits(app, db, deliverer_with, monkeypatch):
     """A full disk, or a right that somebody took away: the send was promised, and is no fault of its row."""
     deliverer = deliverer_with(config=DelivererConfig(poll_every_s=0.05))
-    queue, refused = outbox._queue, Counter[bytes]()
+    queue, refused = outbox_queue._queue, Counter[bytes]()
 
-    async def refuse(_: object, send: outbox.Pending, **__: object) -> None:
+    async def refuse(_: object, send: Pending, **__: object) -> None:
         refused[send.row_id] += 1
         raise OperationFailure("no space left", OUT_OF_DISK_SPACE, {"errmsg": "no space left"})
 
-    monkeypatch.setattr(outbox, "_queue", refuse)
+    monkeypatch.setattr(outbox_queue, "_queue", refuse)
     async with transaction(app) as session:
         await deliverer.send(activity("1"), SENDER, INBOXES, session=session)
 
@@ -142,7 +141,7 @@ async def test_what_the_database_refuses_today_still_waits(app, db, deliverer_wi
     async with running(deliverer):
         await until(tried_again)
         assert await db.outbox.count_documents({"state": "waiting"}) == 1
-        monkeypatch.setattr(outbox, "_queue", queue)
+        monkeypatch.setattr(outbox_queue, "_queue", queue)
         await until(lambda: is_empty(db))
     assert await db.outbox.count_documents({}) == 0, "nothing is parked"
     assert await db.jobs.count_documents({}) == 2
@@ -154,13 +153,13 @@ async def test_each_row_is_read_whole_once(app, db, deliverer_with, monkeypatch)
     for n in range(40):
         async with transaction(app) as session:
             await deliverer.send(activity(str(n), about=f"p{n}"), SENDER, INBOXES, session=session)
-    read, whole = outbox._read, Counter[bytes]()
+    read, whole = outbox_rows._read, Counter[bytes]()
 
-    def counted(row: dict[str, Any]) -> outbox.Pending | outbox.Unreadable:
+    def counted(row: dict[str, Any]) -> Pending | outbox_rows.Unreadable:
         whole[row["_id"]] += 1
         return read(row)
 
-    monkeypatch.setattr(outbox, "_read", counted)
+    monkeypatch.setattr(outbox_rows, "_read", counted)
     async with running(deliverer):
         await until(lambda: is_empty(db))
     assert (len(whole), max(whole.values())) == (40, 1)

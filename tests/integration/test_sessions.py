@@ -31,9 +31,11 @@ from ojak import (
     UnknownSender,
 )
 from ojak.store import enqueue as enqueue_module
-from ojak.store import outbox
 from ojak.store.database import QueueDatabase
 from ojak.store.embedded import embedded_mongod
+from ojak.store.outbox import Pending
+from ojak.store.outbox_queue import queue_pending
+from ojak.store.outbox_rows import read_waiting, waiting_heads
 
 SENDER = "https://a.test/u"
 INBOXES = ["http://127.0.0.1:9/inbox/1", "http://127.0.0.1:9/inbox/2"]
@@ -82,10 +84,19 @@ async def running(deliverer: Deliverer) -> AsyncIterator[None]:
         await run
 
 
+async def first_waiting(db: QueueDatabase) -> Pending:
+    """What a worker has read that is paused before it queues it."""
+    heads = [head async for head in waiting_heads(db)]
+    item = await read_waiting(db, heads[0].row_id)
+    assert isinstance(item, Pending)
+    return item
+
+
 async def queue_everything(db: QueueDatabase) -> None:
-    for item in await outbox.waiting(db, limit=100):
-        assert isinstance(item, outbox.Pending)
-        await outbox.queue_pending(db, item, kept_s=KEPT_S)
+    for head in [head async for head in waiting_heads(db)]:
+        item = await read_waiting(db, head.row_id)
+        assert isinstance(item, Pending)
+        await queue_pending(db, item, kept_s=KEPT_S)
 
 
 async def is_empty(db: QueueDatabase) -> bool:
@@ -225,12 +236,11 @@ async def test_two_that_empty_the_outbox_at_once_queue_nothing_twice(app, db, de
     deliverer = deliverer_with()
     async with transaction(app) as session:
         await deliverer.send(activity("c", "Create"), SENDER, INBOXES, session=session)
-    (create,) = await outbox.waiting(db, limit=10)
+    create = await first_waiting(db)
     async with transaction(app) as session:
         await deliverer.send(activity("d", "Delete"), SENDER, INBOXES, session=session)
     await queue_everything(db)
-    assert isinstance(create, outbox.Pending)
-    await outbox.queue_pending(db, create, kept_s=KEPT_S)
+    await queue_pending(db, create, kept_s=KEPT_S)
     assert await db.jobs.count_documents({"activity": "https://a.test/c", "state": "superseded"}) == 2
     assert await db.jobs.count_documents({"activity": "https://a.test/d", "state": "queued"}) == 2
     assert enqueue_module.FIRST_CHUNK > 2
@@ -270,9 +280,11 @@ async def test_a_send_without_a_session_does_not_overtake_what_was_committed_bef
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"form": 2}, "its form is 2, not 1"),
+        ({"form": 0}, "its form is 0, not 1"),
+        ({"form": "two"}, "its form is 'two', not 1"),
         ({"activity": b"["}, "activity is not JSON"),
         ({"inboxes": [{"url": "nonsense", "shared": False, "ref": None}]}, "inbox url is"),
+        ({"activity": 10**15}, "where bytes are allowed"),
         ({"inboxes": 7}, "TypeError"),
         ({"priority": 7}, "7 is not a valid Priority"),
         ({"sender": None}, "sender is 'None'"),

@@ -78,7 +78,8 @@ def _lines(found: QueueSettings) -> list[str]:
     callbacks = "yes: ends are kept until they were told" if found.callbacks else "no"
     outbox = "not used"
     if found.outbox:
-        outbox = f"{counted(found.outbox_waiting, 'send')} waiting, {found.outbox_parked} parked"
+        newer = f" ({found.outbox_newer} for a later version)" if found.outbox_newer else ""
+        outbox = f"{counted(found.outbox_waiting, 'send')} waiting{newer}, {found.outbox_parked} parked"
     return [f"callbacks: {callbacks}{since}", f"outbox: {outbox}", f"schema: {found.schema}"]
 
 

@@ -9,6 +9,7 @@ import click
 from ojak.cli.show import counted, print_delivery, print_json
 from ojak.cli.where import where_options
 from ojak.cli.which import WHERE, on_queue
+from ojak.model.outcome import SentState
 
 
 @click.command("explain")
@@ -32,5 +33,6 @@ def explain(activity: str, limit: int, config: Path | None, *, as_json: bool, **
     click.echo(f"{explained.activity_id}: {counted(explained.total, 'delivery')}, {counts}")
     for delivery in explained.deliveries:
         print_delivery(delivery, named=False)
-    if explained.total > len(explained.deliveries):
-        click.echo(f"… and {explained.total - len(explained.deliveries)} more; --limit lists more", err=True)
+    left = explained.total - explained.counts.get(SentState.PENDING, 0) - len(explained.deliveries)
+    if left > 0:
+        click.echo(f"… and {left} more; --limit lists more", err=True)

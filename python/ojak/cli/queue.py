@@ -47,7 +47,11 @@ def status(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
                 "counts": counts,
                 "unfinished": sum(counts.get(state, 0) for state in UNFINISHED),
                 "pauses": [asdict(pause) for pause in pauses],
-                "outbox": {"waiting": settings.outbox_waiting, "parked": settings.outbox_parked},
+                "outbox": {
+                    "waiting": settings.outbox_waiting,
+                    "newer": settings.outbox_newer,
+                    "parked": settings.outbox_parked,
+                },
                 "sender_pauses": [asdict(pause) for pause in senders],
                 "kinds": [asdict(kind) for kind in kinds],
             }
@@ -63,7 +67,8 @@ def status(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
         click.echo("the queue is empty")
     if settings.outbox_waiting or settings.outbox_parked:
         waiting = counted(settings.outbox_waiting, "send")
-        click.echo(f"in the outbox: {waiting} to be queued, {settings.outbox_parked} parked")
+        newer = f" ({settings.outbox_newer} by workers of a later version)" if settings.outbox_newer else ""
+        click.echo(f"in the outbox: {waiting} to be queued{newer}, {settings.outbox_parked} parked")
     print_kinds(kinds)
 
 

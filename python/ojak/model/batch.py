@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from ojak.errors import InputError
 from ojak.model.activity import check_text
 from ojak.model.job import UNFINISHED
+from ojak.model.outcome import SentState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +57,9 @@ class BatchProgress:
 
     Attributes:
         tag: its tag.
-        counts: how many deliveries are in each state, ended ones by outcome.
-        began_at: when the first was queued.
+        counts: how many deliveries are in each state, ended ones by outcome; `pending` are those that a transaction
+            committed and that are not queued yet, all of a send until the last of it is.
+        began_at: when the first was queued, or while none is, handed over.
         deadline: when the rest is given up on, or None.
         ends_at: an estimate of the end: by what has ended so far, not before the latest planned try, and at the
             deadline at the latest. None while nothing has ended, and when everything has.
@@ -79,7 +81,7 @@ class BatchProgress:
     @property
     def unfinished(self) -> int:
         """How many have not ended."""
-        return sum(self.counts.get(state, 0) for state in UNFINISHED)
+        return sum(self.counts.get(state, 0) for state in (*UNFINISHED, SentState.PENDING.value))
 
 
 def estimate_end(

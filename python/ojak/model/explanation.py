@@ -97,8 +97,9 @@ class Explanation:
 
     Attributes:
         activity_id: its id.
-        counts: how many of its deliveries are in each state, ended ones by outcome.
-        deliveries: these deliveries, unfinished ones first; at most as many as were asked for.
+        counts: how many of its deliveries are in each state, ended ones by outcome; `pending` are those that a
+            transaction committed and that are not queued yet, all of a send until the last of it is.
+        deliveries: those that are in the queue, unfinished ones first; at most as many as were asked for.
     """
 
     activity_id: str

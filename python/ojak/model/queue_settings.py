@@ -14,7 +14,8 @@ class QueueSettings:
         callbacks_since: when that was last set or cleared, or None if never.
         outbox: whether anything was ever sent in a transaction of an application's own.
         outbox_waiting: how many such sends are still to be queued.
-        outbox_parked: how many never can be.
+        outbox_newer: how many of them were written by a later version, whose workers queue them.
+        outbox_parked: how many never can be queued.
         schema: the number of the database's schema.
     """
 
@@ -22,5 +23,6 @@ class QueueSettings:
     callbacks_since: datetime | None
     outbox: bool
     outbox_waiting: int
+    outbox_newer: int
     outbox_parked: int
     schema: int

@@ -10,9 +10,10 @@ from pymongo.errors import DuplicateKeyError
 from ojak.errors import InputError
 from ojak.model.batch import Batch, BatchProgress, FailedDelivery, estimate_end
 from ojak.model.job import UNFINISHED, WAITING
-from ojak.model.outcome import FailureReason, SettledOutcome
+from ojak.model.outcome import FailureReason, SentState, SettledOutcome
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.give_up import end_waiting
+from ojak.store.outbox_state import pending_of_batch
 
 _AT_A_TIME: Final = 1000
 _KEPT_BEYOND_S: Final = 86_400.0
@@ -83,12 +84,16 @@ async def end_past_deadlines(db: QueueDatabase) -> int:
 
 
 async def progress_of(db: QueueDatabase, tag: str, *, failures: int) -> BatchProgress:
-    """How far a batch is.
+    """How far a batch is. What is in the outbox counts as pending.
 
     Raises:
         UnknownBatch: none has this tag, or it is not kept any more.
     """
+    # The outbox first: what leaves it meanwhile is found in the queue.
+    pending = await pending_of_batch(db, tag)
     batch = await db.batches.find_one({"_id": tag})
+    if batch is None and pending.deliveries:
+        batch = {"made_at": pending.since or await db.server_time(), "deadline": pending.deadline}
     if batch is None:
         raise UnknownBatch(f"batch {tag!r} is not known; they are kept as long as their deliveries")
     groups = await db.jobs.aggregate(
@@ -102,7 +107,9 @@ async def progress_of(db: QueueDatabase, tag: str, *, failures: int) -> BatchPro
             last_try = group["last"]
     rows = db.jobs.find({"batch": tag, "state": {"$in": FAILED}}).sort("finished_at", DESCENDING).limit(failures)
     failed = tuple([_failed(row) async for row in rows]) if failures else ()
-    unfinished = sum(counts.get(state, 0) for state in UNFINISHED)
+    if pending.deliveries:
+        counts[SentState.PENDING.value] = pending.deliveries
+    unfinished = sum(counts.get(state, 0) for state in UNFINISHED) + pending.deliveries
     return BatchProgress(
         tag=tag,
         counts=counts,

@@ -46,6 +46,7 @@ async def cancel(
     *,
     on_waiting: Callable[[int], None] | None = None,
     on_progress: Callable[[int], None] | None = None,
+    done: Cancelling | None = None,
 ) -> Cancelled:
     """End what is selected. When this returns, no request of it begins any more.
 
@@ -55,8 +56,9 @@ async def cancel(
         on_waiting: told now and then of how many deliveries it waits for because a worker holds them. One that died
             without an obituary is waited for until its leases have run out and are reaped.
         on_progress: told after each step how many have ended.
+        done: what the same cancel came to so far, to be counted with the rest.
     """
-    cancelling = await cancel_selected(db, selection, on_progress=on_progress)
+    cancelling = await cancel_selected(db, selection, on_progress=on_progress, done=done)
     pause_s = _FIRST_PAUSE_S
     if cancelling.flagged:
         await announce_cancel(db)
@@ -70,14 +72,18 @@ async def cancel(
 
 
 async def cancel_selected(
-    db: QueueDatabase, selection: Selection | JobSelection, *, on_progress: Callable[[int], None] | None = None
+    db: QueueDatabase,
+    selection: Selection | JobSelection,
+    *,
+    on_progress: Callable[[int], None] | None = None,
+    done: Cancelling | None = None,
 ) -> Cancelling:
-    """End what is queued or blocked, flag what is leased. In bounded steps; can be repeated.
+    """End what is queued or blocked, flag what is leased. In bounded steps; can be repeated, and go on with `done`.
 
     Rows move while this goes on, from one state to another: it is done when a pass finds nothing that is not flagged.
     """
     stamp = secrets.token_bytes(8)
-    done = Cancelling()
+    done = Cancelling() if done is None else done
     while await _pass(db, selection, stamp, done, on_progress):
         pass
     async for rows in selected(

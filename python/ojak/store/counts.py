@@ -9,6 +9,7 @@ from typing import Final
 from ojak.model.job import UNFINISHED
 from ojak.model.selection import Selection
 from ojak.store.database import Document, QueueDatabase
+from ojak.store.outbox_state import WAITING
 from ojak.store.row import OF_DELIVERIES
 from ojak.store.select import selected
 
@@ -24,7 +25,7 @@ async def count_by_state(db: QueueDatabase) -> dict[str, int]:
 async def count_waiting_of(db: QueueDatabase, selection: Selection) -> int:
     """How many deliveries of a sender are unfinished, and how many of its sends wait in the outbox."""
     # The outbox first: what leaves it meanwhile is found among the deliveries.
-    count = await db.outbox.count_documents({"state": "waiting", "sender": selection.sender})
+    count = await db.outbox.count_documents({"state": WAITING, "sender": selection.sender})
     async for rows in selected(db, selection, {"state": {"$in": list(UNFINISHED)}}, at_a_time=_AT_A_TIME):
         count += len(rows)
     return count

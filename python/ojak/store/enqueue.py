@@ -21,6 +21,7 @@ from ojak.store.gateways import holds_of
 from ojak.store.handover import Handover
 from ojak.store.hosts import Due, lower_due
 from ojak.store.order import orders_in_use, promote
+from ojak.store.outbox_state import WAITING
 from ojak.store.revival import revival
 from ojak.store.supersede import drop_taken_back
 
@@ -279,4 +280,4 @@ async def _still_waits(db: QueueDatabase, row: Document) -> bool:
     """
     if "outbox_row" not in row:
         return True
-    return await db.outbox.find_one({"_id": row["outbox_row"], "state": "waiting"}, {"_id": 1}) is not None
+    return await db.outbox.find_one({"_id": row["outbox_row"], "state": WAITING}, {"_id": 1}) is not None

@@ -9,6 +9,7 @@ from typing import Any, Final
 from ojak.errors import InputError
 from ojak.model.explanation import DeliveryState, Explanation, GatewayState, WaitsFor
 from ojak.model.job import UNFINISHED
+from ojak.model.outcome import SentState
 from ojak.model.selection import Selection
 from ojak.store.batches import FAILED
 from ojak.store.database import Document, QueueDatabase
@@ -17,6 +18,7 @@ from ojak.store.holds import HoldRow, holds_of
 from ojak.store.notices import pause_of_everything
 from ojak.store.now import NEVER, later
 from ojak.store.order import LIVE
+from ojak.store.outbox_state import parked_rows, pending_of_activity
 from ojak.store.row import OF_DELIVERIES
 from ojak.store.select import selected
 
@@ -30,16 +32,21 @@ class UnknownActivity(InputError):
 
 
 async def explain(db: QueueDatabase, activity_id: str, *, limit: int) -> Explanation:
-    """Where an activity went.
+    """Where an activity went. What is in the outbox is counted as pending.
 
     Raises:
         UnknownActivity: no delivery of it is kept.
     """
+    # The outbox first: what leaves it meanwhile is found in the queue.
+    pending = await pending_of_activity(db, activity_id)
     keys = [row["_id"] async for row in db.bodies.find({"activity": activity_id}, {"_id": 1})]
+    keys += await parked_rows(db, activity_id)
     groups = await db.jobs.aggregate(
         [{"$match": {"body": {"$in": keys}}}, {"$group": {"_id": "$state", "count": {"$sum": 1}}}]
     )
     counts = {str(group["_id"]): group["count"] async for group in groups}
+    if pending.deliveries:
+        counts[SentState.PENDING.value] = pending.deliveries
     if not counts:
         raise UnknownActivity(
             f"activity {activity_id[:200]!r} has no deliveries here; they are kept for some days after their end"
