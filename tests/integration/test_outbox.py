@@ -3,11 +3,12 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from pymongo import AsyncMongoClient
-from pymongo.errors import OperationFailure
+from pymongo.errors import AutoReconnect, OperationFailure
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 from tests.integration.test_sessions import (
     INBOXES,
@@ -18,13 +19,18 @@ from tests.integration.test_sessions import (
     deliverer_with,
     first_waiting,
     is_empty,
+    queue_everything,
     running,
     transaction,
 )
 from tests.waiting import until
 
 from ojak import Batch, DelivererConfig, FolderSenderKeys, PortableInbox
-from ojak.store import enqueue, outbox_queue, outbox_rows
+from ojak.errors import QueueUnavailable, StoreError
+from ojak.store import enqueue, outbox_queue, outbox_rows, outbox_selected
+from ojak.store.batches import UnknownBatch
+from ojak.store.database import QueueDatabase
+from ojak.store.explain import UnknownActivity
 from ojak.store.outbox import Pending
 
 __all__ = ["app", "deliverer_with"]
@@ -120,6 +126,141 @@ async def test_what_was_cancelled_again_while_a_worker_was_about_to_revive_it_st
     await outbox_queue.queue_pending(db, paused, kept_s=KEPT_S)
     assert await db.jobs.count_documents({"state": "cancelled", "end": 2}) == 2
     assert await db.jobs.count_documents({}) == 2
+
+
+async def test_a_cancel_goes_on_past_what_the_database_refuses_to_queue(app, db, deliverer_with, monkeypatch):
+    """It says so in the end; everything else is cancelled by then."""
+    deliverer = deliverer_with()
+    await deliverer.send(activity("0", about="p0"), SENDER, INBOXES)
+    for name in ("1", "2", "3"):
+        async with transaction(app) as session:
+            await deliverer.send(activity(name, about=f"p{name}"), SENDER, INBOXES, session=session)
+    queue = outbox_queue._queue
+
+    async def refuse_one(db: QueueDatabase, send: Pending, *, kept_s: float) -> None:
+        if send.activity.identity == "https://a.test/2":
+            raise OperationFailure("no space left", OUT_OF_DISK_SPACE, {"errmsg": "no space left"})
+        await queue(db, send, kept_s=kept_s)
+
+    monkeypatch.setattr(outbox_queue, "_queue", refuse_one)
+    with pytest.raises(StoreError, match="no space left"):
+        await deliverer.cancel(sender=SENDER)
+    assert await db.jobs.count_documents({"state": "cancelled"}) == 6
+    assert await db.jobs.count_documents({}) == 6
+    assert await db.outbox.count_documents({"state": "waiting", "activity_id": "https://a.test/2"}) == 1
+    monkeypatch.setattr(outbox_queue, "_queue", queue)
+    assert (await deliverer.cancel(sender=SENDER)).count == 2
+
+
+async def test_a_cancel_of_a_database_that_is_away_for_the_outbox_still_ends_what_is_queued(
+    app, db, deliverer_with, monkeypatch
+):
+    deliverer = deliverer_with()
+    await deliverer.send(activity("0", about="p0"), SENDER, INBOXES)
+    for name in ("1", "2"):
+        async with transaction(app) as session:
+            await deliverer.send(activity(name, about=f"p{name}"), SENDER, INBOXES, session=session)
+    asked = Counter[str]()
+
+    async def away(_: object, send: Pending, **__: object) -> None:
+        asked[send.activity.identity] += 1
+        raise AutoReconnect("gone")
+
+    monkeypatch.setattr(outbox_queue, "_queue", away)
+    with pytest.raises(QueueUnavailable):
+        await deliverer.cancel(sender=SENDER)
+    assert await db.jobs.count_documents({"state": "cancelled"}) == 2
+    assert asked.total() == 1, "it is not asked a thousand times"
+
+
+async def test_a_cancel_of_much_that_waits_ends_page_by_page(app, db, deliverer_with, monkeypatch):
+    """Else workers begin the first while the last is being queued."""
+    deliverer = deliverer_with()
+    for n in range(5):
+        async with transaction(app) as session:
+            await deliverer.send(activity(str(n), about=f"p{n}"), SENDER, INBOXES, session=session)
+    queue, waited = outbox_queue._queue, list[int]()
+
+    async def counted(db: QueueDatabase, send: Pending, *, kept_s: float) -> None:
+        waited.append(await db.jobs.count_documents({"state": "queued"}))
+        await queue(db, send, kept_s=kept_s)
+
+    monkeypatch.setattr(outbox_queue, "_queue", counted)
+    monkeypatch.setattr(outbox_selected, "_AT_A_TIME", 2)
+    assert (await deliverer.cancel(sender=SENDER)).count == 10
+    assert waited == [0, 2, 0, 2, 0]
+
+
+async def test_purging_a_host_ends_what_is_committed_for_it_and_not_queued_yet(app, db, deliverer_with):
+    deliverer = deliverer_with()
+    async with transaction(app) as session:
+        await deliverer.send(activity("1"), SENDER, [*INBOXES, "https://b.test/i"], session=session)
+    assert (await deliverer.purge_host("127.0.0.1:9")).count == 2
+    assert await db.jobs.count_documents({"state": "cancelled"}) == 2
+    assert await db.jobs.count_documents({"state": "queued", "lane": "b.test"}) == 1
+
+
+@pytest.mark.parametrize("by", ["send", "cancel"])
+async def test_what_is_about_the_same_by_another_key_is_queued_before_it(app, db, deliverer_with, by):
+    """The Delete has a key of the application's beside its object: through it, that key leads to the Create."""
+    deliverer = deliverer_with()
+    async with transaction(app) as session:
+        await deliverer.send(activity("c", "Create"), SENDER, INBOXES, session=session)
+    async with transaction(app) as session:
+        await deliverer.send(activity("d", "Delete"), SENDER, INBOXES, order_key="b", session=session)
+    async with transaction(app) as session:
+        await deliverer.send(activity("later", "Update"), SENDER, INBOXES, session=session)
+    if by == "send":
+        await deliverer.send(activity("x", "Like", about="y"), SENDER, INBOXES, order_key="b")
+    else:
+        assert (await deliverer.cancel(activity="https://a.test/d")).count == 2
+    await queue_everything(db)
+    ends = {row["state"] async for row in db.jobs.find({"activity": "https://a.test/c"})}
+    assert ends == {"superseded"}
+    create = await db.jobs.find_one({"activity": "https://a.test/c"}, sort=[("seq", -1)])
+    delete = await db.jobs.find_one({"activity": "https://a.test/d"}, sort=[("seq", 1)])
+    assert create is not None
+    assert delete is not None
+    assert create["seq"] < delete["seq"]
+
+
+async def test_only_what_goes_before_it_is_queued_for_a_send(app, db, deliverer_with):
+    """What is about the same and was handed over after it waits for its worker."""
+    deliverer = deliverer_with()
+    async with transaction(app) as session:
+        await deliverer.send(activity("c", "Create"), SENDER, INBOXES, order_key="b", session=session)
+    async with transaction(app) as session:
+        await deliverer.send(activity("u", "Update"), SENDER, INBOXES, session=session)
+    await deliverer.send(activity("x", "Like", about="y"), SENDER, INBOXES, order_key="b")
+    waiting = [row["activity_id"] async for row in db.outbox.find({"state": "waiting"})]
+    assert waiting == ["https://a.test/u"]
+
+
+async def test_what_is_committed_and_not_queued_yet_is_followed_and_explained(app, db, deliverer_with):
+    deliverer = deliverer_with()
+    batch = Batch(tag="t", deadline=timedelta(hours=1))
+    for name in ("1", "2"):
+        async with transaction(app) as session:
+            await deliverer.send_batch(activity(name, about=f"p{name}"), SENDER, INBOXES, batch, session=session)
+    # As a version wrote it that did not count.
+    await db.outbox.update_one({"activity_id": "https://a.test/2"}, {"$unset": {"count": ""}})
+    progress = await deliverer.follow("t")
+    assert (progress.counts, progress.total, progress.unfinished) == ({"pending": 4}, 4, 4)
+    assert progress.deadline is not None
+    assert timedelta(minutes=59) < progress.deadline - progress.began_at <= timedelta(minutes=61)
+    assert progress.ends_at is None
+    explanation = await deliverer.explain("https://a.test/1")
+    assert (explanation.counts, explanation.total, explanation.deliveries) == ({"pending": 2}, 2, ())
+    head = await first_waiting(db)
+    await outbox_queue.queue_pending(db, head, kept_s=KEPT_S)
+    assert (await deliverer.follow("t")).counts == {"queued": 2, "pending": 2}
+    assert (await deliverer.explain("https://a.test/1")).counts == {"queued": 2}
+    await queue_everything(db)
+    assert (await deliverer.follow("t")).counts == {"queued": 4}
+    with pytest.raises(UnknownBatch):
+        await deliverer.follow("nothing")
+    with pytest.raises(UnknownActivity):
+        await deliverer.explain("https://a.test/nothing")
 
 
 async def test_what_the_database_refuses_today_still_waits(app, db, deliverer_with, monkeypatch):

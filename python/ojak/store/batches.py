@@ -92,19 +92,37 @@ async def progress_of(db: QueueDatabase, tag: str, *, failures: int) -> BatchPro
     # The outbox first: what leaves it meanwhile is found in the queue.
     pending = await pending_of_batch(db, tag)
     batch = await db.batches.find_one({"_id": tag})
-    if batch is None and pending.deliveries:
-        batch = {"made_at": pending.since or await db.server_time(), "deadline": pending.deadline}
-    if batch is None:
-        raise UnknownBatch(f"batch {tag!r} is not known; they are kept as long as their deliveries")
     groups = await db.jobs.aggregate(
-        [{"$match": {"batch": tag}}, {"$group": {"_id": "$state", "count": {"$sum": 1}, "last": {"$max": "$run_at"}}}]
+        [
+            {"$match": {"batch": tag}},
+            {
+                "$group": {
+                    "_id": "$state",
+                    "count": {"$sum": 1},
+                    "first": {"$min": "$queued_at"},
+                    "last": {"$max": "$run_at"},
+                }
+            },
+        ]
     )
     counts: dict[str, int] = {}
     last_try: datetime | None = None
+    began_at = pending.since
     async for group in groups:
         counts[str(group["_id"])] = group["count"]
         if group["_id"] == "queued" and isinstance(group["last"], datetime):
             last_try = group["last"]
+        if isinstance(group["first"], datetime) and (began_at is None or group["first"] < began_at):
+            began_at = group["first"]
+    if pending.deliveries:
+        counts[SentState.PENDING.value] = pending.deliveries
+    if batch is not None:
+        began_at = batch["made_at"]
+    elif not counts:
+        raise UnknownBatch(f"batch {tag!r} is not known; they are kept as long as their deliveries")
+    now = await db.server_time()
+    # Noted by the first send that is queued: until then what that one says holds.
+    deadline = pending.deadline if batch is None else batch.get("deadline")
     rows = db.jobs.find({"batch": tag, "state": {"$in": FAILED}}).sort("finished_at", DESCENDING).limit(failures)
     failed = tuple([_failed(row) async for row in rows]) if failures else ()
     if pending.deliveries:
@@ -113,15 +131,15 @@ async def progress_of(db: QueueDatabase, tag: str, *, failures: int) -> BatchPro
     return BatchProgress(
         tag=tag,
         counts=counts,
-        began_at=batch["made_at"],
-        deadline=batch.get("deadline"),
+        began_at=began_at or now,
+        deadline=deadline,
         ends_at=estimate_end(
-            now=await db.server_time(),
-            began_at=batch["made_at"],
+            now=now,
+            began_at=began_at or now,
             ended=sum(counts.values()) - unfinished,
             unfinished=unfinished,
             last_try=last_try,
-            deadline=batch.get("deadline"),
+            deadline=deadline,
         ),
         failures=failed,
     )
