@@ -85,8 +85,8 @@ class QueueControl:
 
         Raises:
             InputError: not exactly one is given, or it is not usable.
-            StoreError: the database refused to queue what was handed over in a transaction, so that it is not ended
-                and may be sent. Everything else is cancelled.
+            StoreError: some of what was handed over in a transaction is not ended and may be sent, since the database
+                refused to queue it or a later version wrote it. Everything else is cancelled.
             QueueUnavailable: the database did not answer; what was cancelled so far is. Call again.
         """
         which = Selection(activity=activity, object=object, sender=sender, host=host, batch=batch).canonical()

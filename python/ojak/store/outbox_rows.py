@@ -135,6 +135,6 @@ async def count_outbox(db: QueueDatabase) -> OutboxCounts:
     )
 
 
-async def count_newer(db: QueueDatabase) -> int:
-    """How many sends wait that only a later version can queue."""
-    return await db.outbox.count_documents({"state": WAITING, **_NEWER})
+async def count_newer(db: QueueDatabase, *, where: Document | None = None) -> int:
+    """How many sends wait that only a later version can queue; of those of which `where` is true."""
+    return await db.outbox.count_documents({"state": WAITING, **_NEWER, **(where or {})})

@@ -10,7 +10,7 @@ from ojak.model.selection import Cancelled, Selection
 from ojak.store.cancel import Cancelling, cancel, cancel_selected
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.outbox_queue import queue_row, queue_what_is_about
-from ojak.store.outbox_rows import Head, waiting_heads
+from ojak.store.outbox_rows import Head, count_newer, waiting_heads
 from ojak.store.trouble import DRIVER_ERRORS
 
 _AT_A_TIME: Final = 100
@@ -38,7 +38,8 @@ async def cancel_with_outbox(
         on_progress: likewise.
 
     Raises:
-        StoreError: the database refused to queue something, or did not answer. What it did not refuse is cancelled.
+        StoreError: the database refused to queue something, or did not answer, or a later version wrote something of
+            it. The rest is cancelled.
     """
     done = Cancelling()
     # What waits now, and not what comes meanwhile: that is a later send.
@@ -55,6 +56,11 @@ async def cancel_with_outbox(
     cancelled = await cancel(db, selection, on_waiting=on_waiting, on_progress=on_progress, done=done)
     if refused is not None:
         raise refused
+    if newer := await count_newer(db, where=_rows_of(selection)):
+        raise StoreError(
+            f"{newer} of the sends that wait in the outbox were written by a later version and are not cancelled;"
+            " everything else is: cancel them with that version"
+        )
     return cancelled
 
 

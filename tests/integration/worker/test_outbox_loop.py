@@ -19,6 +19,7 @@ from tests.integration.test_sessions import (
 from tests.waiting import until
 
 from ojak import DelivererConfig
+from ojak.errors import StoreError
 from ojak.store import outbox_queue
 from ojak.store.database import QueueDatabase
 from ojak.store.outbox import Pending
@@ -115,3 +116,15 @@ async def test_what_a_later_version_wrote_waits_for_its_workers(app, db, deliver
     settings = await deliverer.queue_settings()
     assert (settings.outbox_waiting, settings.outbox_newer, settings.outbox_parked) == (1, 1, 0)
     assert (await deliverer.explain("https://a.test/new")).counts == {"pending": 2}
+
+
+async def test_a_cancel_says_that_it_does_not_cover_what_a_later_version_wrote(app, db, deliverer_with):
+    deliverer = deliverer_with()
+    for name in ("new", "old"):
+        await put(app, deliverer, name)
+    await db.outbox.update_one({"activity_id": "https://a.test/new"}, {"$set": {"form": 2}})
+    with pytest.raises(StoreError, match="1 of the sends that wait in the outbox were written by a later version"):
+        await deliverer.cancel(sender=SENDER)
+    assert await waiting(db) == {"new"}
+    assert await db.jobs.count_documents({"state": "cancelled"}) == 2
+    assert (await deliverer.cancel(activity="https://a.test/old")).count == 0
