@@ -152,8 +152,10 @@ class QueueDatabase:
             return self.now.literal
         boot_s = _CLOCK.boot_s()
         if boot_s >= self._offset_until_s:
-            asked_at_s = boot_s
-            self._at_boot = await self.server_clock() - timedelta(seconds=asked_at_s)
+            clock = await self.server_clock()
+            # Counted from when the answer was here, so that it is behind the server's by as long as that took. Ahead of
+            # it, what is queued now would not be due to a claim that comes at once.
+            self._at_boot = clock - timedelta(seconds=_CLOCK.boot_s())
             self._offset_until_s = boot_s + _OFFSET_KEPT_S
         # Counted on a clock that nobody sets: a step of the machine's own would hold or age what is queued next.
         return self._at_boot + timedelta(seconds=_CLOCK.boot_s())
