@@ -68,6 +68,15 @@ def test_it_listens_on_one_private_socket_and_keeps_its_rows(tmp_path: Path) -> 
         assert count_after_insert(server.url) == 2
 
 
+def test_what_has_left_an_index_is_not_kept_for_readers_of_the_past(tmp_path: Path) -> None:
+    with (
+        embedded_mongod(tmp_path) as server,
+        MongoClient[dict[str, int]](server.url, serverSelectionTimeoutMS=2000) as client,
+    ):
+        name = "minSnapshotHistoryWindowInSeconds"
+        assert client.admin.command("getParameter", 1, **{name: 1})[name] == 1
+
+
 def test_a_moved_folder_and_one_too_deep_for_a_socket_come_up_with_their_rows(tmp_path: Path, runtime: Path) -> None:
     data, deep = tmp_path / "data", tmp_path / ("x" * SOCKET_PATH_MAX_BYTES)
     with embedded_mongod(data) as server:
