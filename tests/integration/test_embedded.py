@@ -73,8 +73,8 @@ def test_what_has_left_an_index_is_not_kept_for_readers_of_the_past(tmp_path: Pa
         embedded_mongod(tmp_path) as server,
         MongoClient[dict[str, int]](server.url, serverSelectionTimeoutMS=2000) as client,
     ):
-        name = "minSnapshotHistoryWindowInSeconds"
-        assert client.admin.command("getParameter", 1, **{name: 1})[name] == 1
+        asked = client.admin.command("getParameter", 1, minSnapshotHistoryWindowInSeconds=1)
+        assert asked["minSnapshotHistoryWindowInSeconds"] == 1
 
 
 def test_a_moved_folder_and_one_too_deep_for_a_socket_come_up_with_their_rows(tmp_path: Path, runtime: Path) -> None:
