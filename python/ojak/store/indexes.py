@@ -15,6 +15,13 @@ from ojak.store.lane import LANE_INDEX
 from ojak.store.order import BLOCKED_INDEX, LIVE, LIVE_INDEX
 from ojak.store.select import ENDED_INDEX
 
+UNTOLD: Final = IndexModel(
+    [("told", ASCENDING), ("kind", ASCENDING)], name="untold_by_kind", partialFilterExpression={"told": False}
+)
+"""Ends to be told. By kind, so that what of other kinds has to expire is found beside millions of untold deliveries."""
+BUILD: Final = {"commitQuorum": "majority", "maxTimeMS": 600_000}
+"""Built by a majority of members: waiting for all of them hangs a start while one secondary is down."""
+
 _INDEXES: Final[dict[str, list[IndexModel]]] = {
     "jobs": [
         # The head of a lane, and what is leased in it.
@@ -69,7 +76,7 @@ _INDEXES: Final[dict[str, list[IndexModel]]] = {
             partialFilterExpression={"state": JobState.ASIDE.value},
         ),
         IndexModel([("lease.until", ASCENDING)], name="leases", partialFilterExpression={"state": "leased"}),
-        IndexModel([("told", ASCENDING)], name="untold", partialFilterExpression={"told": False}),
+        UNTOLD,
         # What revived rows still owe: hardly any row has it, and so hardly any write touches it.
         IndexModel([("owed.end", ASCENDING)], name="owed", partialFilterExpression={"owed": {"$exists": True}}),
         IndexModel(
@@ -127,7 +134,6 @@ _INDEXES: Final[dict[str, list[IndexModel]]] = {
 }
 
 _CONFLICTS: Final = frozenset({85, 86})  # IndexOptionsConflict, IndexKeySpecsConflict
-_BUILD_MS: Final = 600_000
 
 
 async def build_indexes(db: QueueDatabase) -> None:
@@ -139,8 +145,7 @@ async def build_indexes(db: QueueDatabase) -> None:
     for name, models in _INDEXES.items():
         collection = getattr(db, name)
         try:
-            # By a majority of members: waiting for all of them hangs a start while one secondary is down.
-            await collection.create_indexes(models, commitQuorum="majority", maxTimeMS=_BUILD_MS)
+            await collection.create_indexes(models, **BUILD)
         except DuplicateKeyError as error:
             raise StoreError(f"rows in {name} stand in the way of a unique index: {error.details}") from error
         except OperationFailure as error:

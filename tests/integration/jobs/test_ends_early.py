@@ -8,12 +8,15 @@ from collections.abc import Awaitable
 from contextvars import ContextVar
 from dataclasses import replace
 
+import pytest
 from tests.integration.jobs.conftest import SHORT, Make, running
 from tests.waiting import until
 
 from ojak import HandledJob, Handler
+from ojak.model.kind import DELIVERY
 from ojak.store.database import QueueDatabase
 from ojak.store.hosts import dues_of, lower_due
+from ojak.store.kind_settle import UNTOLD_KINDS, let_ends_expire
 
 CALLER: ContextVar[str] = ContextVar("CALLER")
 
@@ -212,3 +215,24 @@ async def test_a_handler_may_queue_further_jobs(make: Make, db: QueueDatabase):
 
         await until(all_done)
     assert ran == ["first", "second"]
+
+
+@pytest.mark.parametrize("deliveries", [0, 2000])
+async def test_letting_ends_expire_does_not_read_what_deliveries_have_untold(
+    make: Make, db: QueueDatabase, deliveries: int
+):
+    """While an application's callbacks are down these can be millions, and this is asked each minute."""
+    deliverer = make()
+    await deliverer.enqueue("archive", {})
+    await deliverer.cancel_jobs(kind="archive")
+    if deliveries:
+        untold = [
+            {"_id": number.to_bytes(16, "big"), "state": "delivered", "kind": DELIVERY, "told": False, "end": number}
+            for number in range(deliveries)
+        ]
+        await db.jobs.insert_many(untold, ordered=False)
+    found = (await db.jobs.find(UNTOLD_KINDS).explain())["executionStats"]
+    assert found["nReturned"] == 1
+    assert found["totalKeysExamined"] <= 4
+    await let_ends_expire(db, kept_s=60)
+    assert await db.jobs.count_documents({"told": False}) == deliveries

@@ -51,11 +51,20 @@ async def test_migrations_run_in_order_one_process_at_a_time_and_resume(bare_db:
     assert ran == [1, 2, 3]
 
 
+async def test_the_index_of_untold_ends_is_replaced_by_the_one_that_knows_kinds(bare_db: QueueDatabase):
+    await bare_db.jobs.create_index([("told", 1)], name="untold", partialFilterExpression={"told": False})
+    await bare_db.migrations.insert_one({"_id": "schema", "number": 1})
+    await set_up(bare_db)
+    indexes = await bare_db.jobs.index_information()
+    assert indexes["untold_by_kind"]["key"] == [("told", 1), ("kind", 1)]
+    assert "untold" not in indexes
+
+
 async def test_a_newer_schema_is_refused_with_a_sentence(bare_db: QueueDatabase):
     db = bare_db
     await set_up(db)
     await db.migrations.update_one({"_id": "schema"}, {"$set": {"number": 999}})
-    with pytest.raises(StoreError, match="has schema 999, this program knows 1: start the newer Ojak"):
+    with pytest.raises(StoreError, match="has schema 999, this program knows 2: start the newer Ojak"):
         await set_up(db)
 
 

@@ -10,14 +10,14 @@ from typing import Final
 
 from ojak.errors import StoreError
 from ojak.store.database import QueueDatabase
-from ojak.store.migrations import m001_queue
+from ojak.store.migrations import m001_queue, m002_untold
 from ojak.store.now import EPOCH
 
 _log = logging.getLogger("ojak.store.migrations")
 
 Migration = Callable[[QueueDatabase], Awaitable[None]]
 
-MIGRATIONS: Final[Mapping[int, Migration]] = {1: m001_queue.up}
+MIGRATIONS: Final[Mapping[int, Migration]] = {1: m001_queue.up, 2: m002_untold.up}
 """What makes the schema of each number out of the one before."""
 
 _LOCK_S: Final = 60.0
