@@ -92,7 +92,7 @@ class HostControl(QueueControl):
         that is paused stays so with the new end; repeating it is safe.
 
         Args:
-            name: the host, with its port if it has one.
+            name: the host, with its port if that is not its scheme's own; or its origin.
             by: who pauses it, to be shown.
             duration: for how long; None: until it is resumed.
             on_waiting: told now and then of how many workers have not said that they know. If one is dead and nobody
@@ -247,7 +247,7 @@ def _checked_pause(by: str, duration: timedelta | None) -> float | None:
     if duration is None:
         return None
     if not 0 < duration.total_seconds() <= _LONGEST_S:
-        raise InputError(f"duration is {duration!r}; allowed is a time of up to 10 years, or None")
+        raise InputError(f"duration is {duration}; allowed is more than nothing and at most ten years, or None")
     return duration.total_seconds()
 
 

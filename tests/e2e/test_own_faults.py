@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of our own spend no attempt, open no breaker, and pass (SPEC section 4)."""
 
+import errno
 import gc
 import os
 import resource
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import pytest
 from tests.waiting import until
 
 from ojak import AttemptOutcome, CachingSenderKeys, DelivererConfig, DeliveryAttempt
@@ -18,6 +20,7 @@ from ojak.http.aiohttp_transport import AiohttpTransport
 from ojak.http.guard import Guard
 from ojak.http.resolver import Dns, Resolver
 from ojak.model.job import Priority
+from ojak.signing import KeysOutOfReach
 from ojak.store.counts import count_by_state
 from ojak.store.hosts import Due, lower_due
 
@@ -60,7 +63,7 @@ async def test_too_few_descriptors_cost_no_attempt_and_harm_no_host(farm, delive
     attempts: list[DeliveryAttempt] = []
     config = DelivererConfig(poll_every_s=0.05, concurrency=16, concurrency_max=16, breaker_threshold=1)
     deliverer = deliverer_to(here, config=config, breakers="shared", on_attempt=attempts.append)
-    # Else the files of keys could not be opened either.
+    # Else the files of keys could not be opened either (below).
     deliverer._keys = CachingSenderKeys(deliverer._keys)
     async with running(deliverer):
         await deliverer.send({"id": "https://a.test/warm", "type": "Like"}, SENDER, here.inboxes()[:12])
@@ -77,6 +80,29 @@ async def test_too_few_descriptors_cost_no_attempt_and_harm_no_host(farm, delive
     assert await count_by_state(db) == {"delivered": 12 + HOSTS}
     assert {row["tries"] async for row in db.jobs.find()} == {1}
     assert judge(here.ledger()).clean
+
+
+async def test_a_key_file_that_this_machine_cannot_open_is_called_no_broken_key(
+    farm, deliverer_to, db, ended, monkeypatch
+):
+    here = farm({"accept": 3})
+    deliverer = deliverer_to(here, config=DelivererConfig(poll_every_s=0.05))
+    await deliverer.send(LIKE, SENDER, here.inboxes(), priority=Priority.FANOUT)
+
+    def out_of_descriptors(*_args: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async with running(deliverer):
+        with monkeypatch.context() as patched:
+            patched.setattr("ojak.signing.folder.os.open", out_of_descriptors)
+            with pytest.raises(KeysOutOfReach, match="Too many open files"):
+                await deliverer.send({**LIKE, "id": "https://a.test/2"}, SENDER, here.inboxes())
+            await until(partial(none_is_left_out, db))
+        assert {(row["last"]["reason"], row["tries"]) async for row in db.jobs.find()} == {("local", 0)}
+        assert await deliverer.sender_pauses() == []
+        await hurry(db)
+        await ended(3)
+    assert await count_by_state(db) == {"delivered": 3}
 
 
 async def test_a_name_server_that_is_gone_quarantines_nobody(farm, deliverer_to, db, ended, monkeypatch):

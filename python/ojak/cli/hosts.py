@@ -16,7 +16,7 @@ from ojak.cli.where import where_options
 from ojak.cli.which import WHERE, on_queue, say_ended, say_unaware, say_waiting
 from ojak.errors import InputError
 from ojak.host_control import PER_HOST_MAX
-from ojak.model.host import ContentForm, HostFilter, HostSort, ProbeAnswer
+from ojak.model.host import ContentForm, HostFilter, HostSort, ProbeAnswer, canonical_host
 from ojak.signing import Scheme
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
@@ -33,7 +33,12 @@ _PROBED: Final = {
 
 @click.group("hosts")
 def hosts() -> None:
-    """Show how hosts are doing; pause, probe, pin, limit and purge them."""
+    """Show how hosts are doing; pause, probe, pin, limit and purge them.
+
+    HOST is a name, with its port if that is not its scheme's own: c.example, c.example:8443. :443 and :80 are dropped,
+    since that is how hosts are kept; only an inbox that has the other scheme's port is named by its origin, as in
+    http://c.example:443. Names of other scripts are taken as they are written.
+    """
 
 
 @hosts.command("list")
@@ -130,7 +135,9 @@ def pause(
             flags,
             lambda queue: queue.pause_host(host, by=who, duration=duration, on_waiting=say_unaware),
         )
-    _say({"paused": host if host is not None else True, "by": who}, "paused", as_json=as_json)
+    # As it is kept, which is what has to be looked for from now on.
+    paused = canonical_host(host) if host is not None else True
+    _say({"paused": paused, "by": who}, "paused", as_json=as_json)
 
 
 @hosts.command("resume")

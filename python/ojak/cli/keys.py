@@ -115,7 +115,8 @@ def retire(sender: str | None, config: Path | None, *, wait: bool, as_json: bool
     Without SENDER: remove those of all retired senders of which nothing waits any more. Run that once a day.
 
     \b
-    Exit codes: 0 removed, or kept for what waits · 2 usage · 5, 6 no database · 9 it has no key.
+    Exit codes: 0 removed, or kept for what waits · 1 the folder cannot be read or written · 2 usage
+                5, 6 no database · 9 it has no key.
     """
     settings = settings_of(config, **flags)
 

@@ -74,7 +74,11 @@ def print_host_whole(host: HostRecord) -> None:
         click.echo(f"  {host.waiting_small:>10}  of these go before others")
     if host.scheme_until is not None and host.scheme is not None:
         click.echo(f"  {host.scheme} is remembered until {time_in_words(host.scheme_until)}")
-    for name, moment in (("due", host.due), ("last success", host.last_success), ("last failure", host.last_failure)):
+    for name, moment in (
+        ("next try", host.next_try),
+        ("last success", host.last_success),
+        ("last failure", host.last_failure),
+    ):
         if moment is not None:
             click.echo(f"  {name} {time_in_words(moment)}")
     click.echo(f"  shard {host.shard}")
@@ -95,4 +99,4 @@ def _print_breaker(breaker: HostBreaker) -> None:
 
 def host_as_json(host: HostRecord) -> dict[str, Any]:
     """A host as one object."""
-    return {**asdict(host), "total_waiting": host.total_waiting}
+    return {**asdict(host), "next_try": host.next_try, "total_waiting": host.total_waiting}

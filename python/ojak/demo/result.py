@@ -2,7 +2,7 @@
 """The result of a demo: what became of every delivery, by outcome, and the four numbers."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -69,12 +69,18 @@ class DemoResult:
         return self.verdict.clean and not self.changed
 
 
-def lines_of(rows: Iterable[DeliveryRow], now: datetime) -> tuple[OutcomeLine, ...]:
-    """The table: one line for each outcome and reason, ends first and the most frequent first among them."""
+def lines_of(rows: Iterable[DeliveryRow], now: datetime, *, held: Mapping[str, datetime]) -> tuple[OutcomeLine, ...]:
+    """The table: one line for each outcome and reason, ends first and the most frequent first among them.
+
+    Args:
+        rows: every delivery.
+        now: when they were read.
+        held: until when nothing goes to some hosts, by authority.
+    """
     groups: defaultdict[tuple[str, str], list[DeliveryRow]] = defaultdict(list)
     for row in rows:
         groups[_outcome(row), _reason(row)].append(row)
-    lines = [_line(outcome, reason, group, now) for (outcome, reason), group in groups.items()]
+    lines = [_line(outcome, reason, group, now, held) for (outcome, reason), group in groups.items()]
     return tuple(sorted(lines, key=lambda line: (_rank(line.outcome), -line.deliveries, line.reason)))
 
 
@@ -94,8 +100,12 @@ def _rank(outcome: str) -> tuple[int, str]:
     return (_ORDER.index(outcome), outcome) if outcome in _ORDER else (len(_ORDER), outcome)
 
 
-def _line(outcome: str, reason: str, group: list[DeliveryRow], now: datetime) -> OutcomeLine:
-    waits_s = [max(0.0, (row.run_at - now).total_seconds()) for row in group if row.run_at is not None]
+def _line(
+    outcome: str, reason: str, group: list[DeliveryRow], now: datetime, held: Mapping[str, datetime]
+) -> OutcomeLine:
+    # What is held goes when its host is tried again, however long its own time has come.
+    nexts = [max(row.run_at, held.get(row.lane, row.run_at)) for row in group if row.run_at is not None]
+    waits_s = [max(0.0, (at - now).total_seconds()) for at in nexts]
     return OutcomeLine(
         outcome=outcome,
         reason=reason,

@@ -136,7 +136,7 @@ async def _deliver(
         expected = await _send(deliverer, pieces, farm, progress)
         rows = await _settled(expected, farm, supervised, queue, progress)
         seconds, now = time.monotonic() - began_s, datetime.now(UTC)
-        obituaries = await queue.obituaries()
+        held, obituaries = await queue.held(), await queue.obituaries()
     # The ledger is read after the queue, so that whatever the queue calls delivered must be in it.
     arrivals = farm.ledger().arrivals
     account = make_account(arrivals, rows, expected, obituaries=obituaries)
@@ -146,7 +146,7 @@ async def _deliver(
         workers=WORKERS,
         deliveries=len(expected),
         seconds=seconds,
-        lines=lines_of(rows, now),
+        lines=lines_of(rows, now, held=held),
         changed=count_changed(arrivals, {piece.identity: piece.body_sha256 for piece in pieces}),
         verdict=account.verdict,
         folder=supervised.data_dir.parent if plan.keep else None,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts as an operator sees them: what is set for one, why nothing goes to it, and how it does (SPEC section 4)."""
 
+import contextlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -195,21 +197,39 @@ class HostRecord:
     waiting_small: int = 0
 
     @property
+    def next_try(self) -> datetime | None:
+        """When a delivery can go to it next: not before what holds it ends. None if nothing waits, or till resumed."""
+        if self.due is None or (self.pause is not None and self.pause.until is None):
+            return None
+        return max(self.due, self.held_until) if self.held_until is not None else self.due
+
+    @property
     def total_waiting(self) -> int:
         """How many deliveries have not ended."""
         return sum(self.waiting.values())
 
 
+_HOST: Final = re.compile(r"(?:(https?)://([^/?#@\\]+)/?|([^/?#@\\]+))", re.IGNORECASE)
+_PORT_OF_HTTP: Final = re.compile(r".*:0*80", re.DOTALL)
+
+
 def canonical_host(name: str) -> str:
     """A host's name as hosts are kept: the authority of its inboxes' canonical URLs.
+
+    A port that is a scheme's own goes, 443 and 80 alike. Where an inbox has the port of the other scheme, its origin
+    says so: `http://example.org:443`.
 
     Raises:
         InputError: it is no name of a host.
     """
-    if not set(str(name)) & set("/?#@\\"):
-        for scheme in ("https", "http"):
-            try:
-                return canonical_inbox(f"{scheme}://{name}/").authority
-            except InvalidInbox:
-                continue
-    raise InputError(f"host is {str(name)[:200]!a}; allowed is a host's name, with its port if it has one")
+    given = _HOST.fullmatch(str(name))
+    if given is not None:
+        scheme, authority = given[1], given[2] or given[3]
+        if scheme is None:
+            scheme = "http" if _PORT_OF_HTTP.fullmatch(authority) else "https"
+        with contextlib.suppress(InvalidInbox):
+            return canonical_inbox(f"{scheme}://{authority}/").authority
+    raise InputError(
+        f"host is {str(name)[:200]!a}; allowed is a host's name, with its port if that is not its scheme's own,"
+        " such as example.org or example.org:8443; or its origin, such as http://example.org:443"
+    )

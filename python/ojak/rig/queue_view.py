@@ -3,9 +3,10 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
-from ojak.store.counts import DeliveryRow, count_by_state, deliveries
+from ojak.store.counts import DeliveryRow, count_by_state, deliveries, held_hosts
 from ojak.store.database import QueueDatabase, connect
 from ojak.store.embedded import embedded_url
 from ojak.store.shards import obituaries
@@ -24,6 +25,10 @@ class QueueView:
     async def rows(self) -> list[DeliveryRow]:
         """Every delivery, ended ones included."""
         return await deliveries(self._db)
+
+    async def held(self) -> dict[str, datetime]:
+        """Until when nothing goes to the hosts that are held."""
+        return await held_hosts(self._db)
 
     async def obituaries(self) -> list[int]:
         """What each dead worker had begun and not yet stored."""

@@ -27,7 +27,7 @@ from ojak._ojak import (
     verify_raw,
 )
 from ojak.signing.caching import CachingSenderKeys
-from ojak.signing.errors import KeyExists, KeyRefused, SignatureRefused
+from ojak.signing.errors import KeyExists, KeyRefused, KeysOutOfReach, SignatureRefused
 from ojak.signing.folder import FolderSenderKeys
 from ojak.signing.keys import SenderKeyring, SenderKeys, SigningKey
 from ojak.signing.loading import load_key
@@ -43,6 +43,7 @@ __all__ = [
     "FollowersDigest",
     "KeyExists",
     "KeyRefused",
+    "KeysOutOfReach",
     "Message",
     "Policy",
     "PrivateKey",

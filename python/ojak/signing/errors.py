@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from ojak.errors import SigningError
+from ojak.errors import OjakError, SigningError
 
 
 class KeyRefused(SigningError):
@@ -19,6 +19,13 @@ class KeyRefused(SigningError):
 
     def __reduce__(self) -> tuple[type["KeyRefused"], tuple[str, str]]:
         return type(self), (self.reason, str(self))
+
+
+class KeysOutOfReach(OjakError):
+    """This machine cannot read keys for now: it is out of descriptors or memory, or its disk fails. No key is broken.
+
+    What is to be signed waits, as after any fault of our own (SPEC section 4).
+    """
 
 
 class SignatureRefused(SigningError):

@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import logging
 import os
@@ -12,8 +13,8 @@ from tempfile import mkstemp
 from urllib.parse import quote
 
 from ojak._ojak import PrivateKey
-from ojak.errors import UnknownSender
-from ojak.signing.errors import KeyExists, KeyRefused
+from ojak.errors import OjakError, UnknownSender
+from ojak.signing.errors import KeyExists, KeyRefused, KeysOutOfReach
 from ojak.signing.keys import SenderKeyring, SigningKey
 
 _log = logging.getLogger(__name__)
@@ -21,6 +22,10 @@ _log = logging.getLogger(__name__)
 # File systems end names at 255 bytes; what is added to the encoded sender takes up to 12 of them.
 _MAX_NAME_BYTES = 200
 _MAX_FILE_BYTES = 32 * 1024
+_OUT_OF_REACH = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
+)
+"""What a machine says that lacks something, or whose disk or file server fails: nothing about the file."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -46,6 +51,7 @@ class FolderSenderKeys:
         Raises:
             UnknownSender: the folder has no RSA key of it.
             KeyRefused: a file cannot be read (`unknown_key`), or holds no key that can be used.
+            KeysOutOfReach: this machine cannot read files for now.
         """
         return await asyncio.to_thread(self.load, sender)
 
@@ -106,7 +112,7 @@ class FolderSenderKeys:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise KeyRefused("unknown_key", f"the key file {path} cannot be read: {error.strerror}") from error
+            raise _unread(path, error) from error
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
@@ -115,12 +121,19 @@ class FolderSenderKeys:
                 self._warned.add(path)
                 _log.warning("key file can be read by others", extra={"path": str(path)})
             pem = os.read(descriptor, _MAX_FILE_BYTES)
+        except OSError as error:
+            raise _unread(path, error) from error
         finally:
             os.close(descriptor)
         try:
             return PrivateKey.from_pem(pem)
         except KeyRefused as refused:
             raise KeyRefused(refused.reason, f"the key file {path}: {refused}") from None
+
+
+def _unread(path: Path, error: OSError) -> OjakError:
+    text = f"the key file {path} cannot be read: {error.strerror}"
+    return KeysOutOfReach(text) if error.errno in _OUT_OF_REACH else KeyRefused("unknown_key", text)
 
 
 def _save(path: Path, pem: str, *, replace: bool) -> bool:

@@ -42,7 +42,8 @@ class FolderKeyStore:
         """Every sender with a key file. One with a long id, whose file is named by a hash, is shown by that name."""
         found: list[KnownSender] = []
         with _touching(self._keys.folder, verb="read"):
-            for path in sorted(self._keys.folder.glob("*.pem")):
+            # Not `glob`, which finds nothing in a folder that is not there, or that cannot be read.
+            for path in sorted(path for path in self._keys.folder.iterdir() if path.name.endswith(".pem")):
                 if path.name.startswith(".") or path.name.endswith(".ed25519.pem"):
                     continue
                 mark = path.with_suffix(".retired")
@@ -55,8 +56,13 @@ class FolderKeyStore:
     async def retire(self, sender: str) -> None:
         """Mark the keys of a sender."""
         rsa, _ = self._keys.paths_of(sender)
-        if not rsa.exists():
-            raise UnknownSender(sender)
+        with _touching(self._keys.folder, verb="read"):
+            # Apart: without the folder, nothing is known of any sender.
+            self._keys.folder.stat()
+            try:
+                rsa.stat()
+            except FileNotFoundError:
+                raise UnknownSender(sender) from None
         with _touching(self._keys.folder):
             self._mark_of(sender).write_text(f"{sender}\n", "utf-8")
 

@@ -31,6 +31,12 @@ async def count_waiting_of(db: QueueDatabase, selection: Selection) -> int:
     return count
 
 
+async def held_hosts(db: QueueDatabase) -> dict[str, datetime]:
+    """Until when nothing goes to hosts that are held now, by authority. Meant for accounts, as `deliveries` is."""
+    rows = db.hosts.find({"$expr": {"$gt": ["$hold_until", db.now.expr]}}, {"hold_until": 1})
+    return {row["_id"]: row["hold_until"] async for row in rows}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRow:
     """One delivery as the queue has it, for accounts and lists.
@@ -42,7 +48,7 @@ class DeliveryRow:
         deaths: workers that died while it ran.
         maybe_delivered: attempts that failed after the body was out.
         status, reason, scheme: of the last attempt.
-        run_at: when it runs next, if it waits.
+        run_at: when its own time comes, if it waits; its host may be held for longer.
     """
 
     activity_id: str

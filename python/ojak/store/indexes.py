@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Indexes, each of which earns its place: every one costs each delivery server time."""
 
-from typing import Final
+from typing import Any, Final
 
 from pymongo import ASCENDING, IndexModel
 from pymongo.errors import DuplicateKeyError, OperationFailure
@@ -19,7 +19,7 @@ UNTOLD: Final = IndexModel(
     [("told", ASCENDING), ("kind", ASCENDING)], name="untold_by_kind", partialFilterExpression={"told": False}
 )
 """Ends to be told. By kind, so that what of other kinds has to expire is found beside millions of untold deliveries."""
-BUILD: Final = {"commitQuorum": "majority", "maxTimeMS": 600_000}
+BUILD: Final[dict[str, Any]] = {"commitQuorum": "majority", "maxTimeMS": 600_000}
 """Built by a majority of members: waiting for all of them hangs a start while one secondary is down."""
 
 _INDEXES: Final[dict[str, list[IndexModel]]] = {

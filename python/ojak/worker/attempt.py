@@ -22,7 +22,7 @@ from ojak.model.host import ContentForm
 from ojak.model.job import Job
 from ojak.model.outcome import AttemptPhases, FailureReason, SettledOutcome
 from ojak.model.status import GATE_STATUSES, TOO_MANY_REQUESTS, StatusClass, classify_status, retry_after_s
-from ojak.signing import CachingSenderKeys, Scheme, SenderKeyring, SenderKeys, SigningKey
+from ojak.signing import CachingSenderKeys, KeysOutOfReach, Scheme, SenderKeyring, SenderKeys, SigningKey
 from ojak.store.aside import SetAside
 from ojak.store.holds import GONE_FIRST_S
 from ojak.store.settle import Ended, Retried, without_attempt
@@ -121,7 +121,7 @@ class Attempter:
             return Attempted(outcome=without_attempt(job, FailureReason.PARKED, "body-missing"))
         key = await self._key_of(job.sender)
         if isinstance(key, str):
-            return self._set_aside(job, key)
+            return self._set_aside(job, key) if key != FaultReason.LOCAL.value else self._own_fault(job)
         signed = await self._headers.of(job) if self._headers is not None else ()
         overrides = self._standings.overrides(job.lane)
         known = overrides.scheme or self._standings.scheme(job.lane)
@@ -162,7 +162,7 @@ class Attempter:
         return isinstance(await self._key_of(sender), SigningKey)
 
     async def _key_of(self, sender: str) -> SigningKey | str:
-        """The key of a sender, or the reason why it cannot sign."""
+        """The key of a sender, or the reason why it cannot sign: `local` if that is ours and not its own."""
         # Nearly always it is here, and a time-out costs more than all else about it.
         if (kept := self._kept_key(sender)) is not None:
             return kept.rsa
@@ -171,6 +171,9 @@ class Attempter:
             with ForeignCall():
                 async with asyncio.timeout(_KEYS_S):
                     return (await self._keys.keys_of(sender)).rsa
+        except KeysOutOfReach as error:
+            _log.error("a fault of this machine; deliveries wait", extra={"error": str(error)})
+            return FaultReason.LOCAL.value
         except UnknownSender as error:
             return self._keyless(sender, "key-missing", error)
         except SigningError as error:
@@ -188,19 +191,21 @@ class Attempter:
         hold = Hold(kind=HoldKind.KEY, of=job.sender, reason=reason, for_s=self._config.key_retry_s)
         return Attempted(outcome=SetAside(job=job, hold=hold, stands=False, reason=reason))
 
+    def _own_fault(self, job: Job, phases: AttemptPhases | None = None) -> Attempted:
+        """What this machine lacks is no fault of a host or a sender: the delivery waits, and spends no attempt."""
+        own = FaultReason.LOCAL.value
+        outcome = Retried(job=job, delay_s=_OWN_FAULT_S, spent=False, status=None, reason=own, scheme=None)
+        return Attempted(
+            outcome=outcome, again_s=_OWN_FAULT_S, phases=phases or AttemptPhases(sign_ms=0.0, post_ms=0.0)
+        )
+
     def _unanswered(self, job: Job, body: Body, error: PostError, *, probe: bool) -> Attempted:
         phases = AttemptPhases(sign_ms=0.0, post_ms=error.phases.answer_ms)
         if error.reason is FaultReason.REFUSED_ADDRESS:
             return Attempted(outcome=_final(job, SettledOutcome.REFUSED_ADDRESS, error.reason.value), phases=phases)
         if error.reason is FaultReason.LOCAL:
             _log.error("a fault of this machine; deliveries wait", extra={"error": str(error)})
-            return Attempted(
-                outcome=Retried(
-                    job=job, delay_s=_OWN_FAULT_S, spent=False, status=None, reason=error.reason.value, scheme=None
-                ),
-                again_s=_OWN_FAULT_S,
-                phases=phases,
-            )
+            return self._own_fault(job, phases)
         if self._outage.unreachable(job, known=self._standings.answered_lately(job.lane)):
             # It is us who are cut off. Nothing begins until that is over: so it waits no longer than that.
             reason, may_have = error.reason.value, error.maybe_delivered

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,23 @@ def test_who_paused_is_the_user_unless_told(where, capsys, monkeypatch):
     assert main(["hosts", "resume", "h005.test", *where]) == 0
 
 
+@pytest.mark.parametrize("given", ["h006.test:443", "h006.test:80", "https://h006.test/", "H006.test."])
+def test_a_host_is_paused_by_whatever_names_it_and_called_what_it_is_kept_as(where, capsys, given):
+    assert main(["hosts", "pause", given, "--by", "ann", "--json", *where]) == 0
+    assert json.loads(said(capsys)) == {"paused": "h006.test", "by": "ann"}
+    assert main(["hosts", "show", given, "--json", *where]) == 0
+    assert json.loads(said(capsys))["state"] == "paused"
+    assert main(["hosts", "resume", given, "--json", *where]) == 0
+    assert json.loads(said(capsys)) == {"resumed": True}
+
+
+def test_a_name_of_another_script_is_called_what_it_is_kept_as(where, capsys):
+    assert main(["hosts", "pause", "blå.test", "--by", "ann", "--json", *where]) == 0
+    assert json.loads(said(capsys)) == {"paused": "xn--bl-zia.test", "by": "ann"}
+    assert main(["hosts", "resume", "BLÅ.test", "--json", *where]) == 0
+    assert json.loads(said(capsys)) == {"resumed": True}
+
+
 def test_settings_are_shown_and_taken_back(where, capsys):
     assert main(["hosts", "pin", "h002.test", "rfc9421", "--content-type", "ld+json", *where]) == 0
     assert main(["hosts", "limit", "h002.test", "6", *where]) == 0
@@ -120,6 +138,11 @@ def test_a_quarantined_host_is_shown_probed_and_reset(where, capsys, quarantined
     shown = said(capsys)
     assert shown.startswith("h001.test\n  quarantined until 20")
     assert "  breaker open\n  quarantine number 1, ends 20" in shown
+    assert main(["hosts", "show", quarantined, "--json", *where]) == 0
+    as_json = json.loads(said(capsys))
+    assert as_json["due"] < as_json["next_try"] == as_json["held_until"]
+    moment = datetime.fromisoformat(as_json["next_try"]).strftime("%Y-%m-%d %H:%M:%SZ")
+    assert f"  next try {moment}\n" in shown
     assert main(["hosts", "probe", quarantined, "--json", *where]) == 0
     assert json.loads(said(capsys)) == {"probe": "goes"}
     assert main(["hosts", "probe", quarantined, *where]) == 0
@@ -162,13 +185,19 @@ def test_a_purge_ends_what_waits_for_a_host_and_no_more(where, capsys):
         (["pause"], "neither HOST nor --all"),
         (["pause", "h000.test", "--all"], "both HOST and --all"),
         (["pause", "h000.test", "--for", "soon"], "such as 90s or 1h"),
-        (["pause", "h000.test", "--for", "0s"], "up to 10 years"),
+        (
+            ["pause", "h000.test", "--for", "0s"],
+            "'0s' is too short; allowed is more than nothing and at most ten years",
+        ),
         (["pause", "h000.test", "--by", ""], "by is"),
         (["limit", "h000.test", "65"], "1 to 64, or none"),
         (["limit", "h000.test", "\u00b2"], "1 to 64, or none"),
         (["limit", "h000.test", "\u0663"], "1 to 64, or none"),
         (["pause", "h000.test", "--for", "999999999w"], "such as 90s or 1h"),
-        (["pause", "h000.test", "--for", "9999999w"], "up to 10 years"),
+        (
+            ["pause", "h000.test", "--for", "9999999w"],
+            "'9999999w' is too long; allowed is more than nothing and at most ten years",
+        ),
         (["pin", "h000.test"], "neither SCHEME nor --content-type"),
         (["pin", "h000.test", "rot13"], "rot13"),
         (["list", "--only", "what"], "what"),

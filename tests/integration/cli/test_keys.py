@@ -88,6 +88,16 @@ def test_retired_keys_go_when_nothing_of_their_sender_waits(where, capsys, mongo
     assert main(["keys", "retire", SENDER, *where]) == 9
 
 
+@pytest.mark.parametrize("command", [["list"], ["retire"], ["retire", SENDER], ["retire", "--json"]], ids=" ".join)
+def test_a_folder_that_is_not_there_is_named(mongod_url, name, tmp_path, capsys, command):
+    gone = tmp_path / "typo"
+    assert main(["keys", *command, "--mongo-url", mongod_url, "--database", name, "--keys", str(gone)]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == f"ojak: keys folder {str(gone)!r} cannot be read: No such file or directory\n"
+    assert not gone.exists()
+
+
 def test_a_send_asks_the_collection_for_the_senders_key(mongod_url, name, capsys, tmp_path):
     where = ["--mongo-url", mongod_url, "--database", name, "--keys-collection", "actors"]
     (tmp_path / "a.json").write_text('{"type": "Like"}')

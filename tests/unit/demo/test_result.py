@@ -52,7 +52,7 @@ def test_deliveries_are_grouped_by_how_they_ended_and_what_waits_says_when_it_is
         replace(ROW, state="leased", reason="reset", tries=2, run_at=NOW - timedelta(seconds=5)),
         replace(ROW, state="queued", reason="", tries=0, run_at=NOW),
     ]
-    lines = lines_of(rows, NOW)
+    lines = lines_of(rows, NOW, held={})
     assert [(line.outcome, line.reason, line.deliveries, line.hosts, line.retried) for line in lines] == [
         ("delivered", "cavage", 2, 2, 1),
         ("delivered", "rfc9421 html-answer", 1, 1, 0),
@@ -61,6 +61,15 @@ def test_deliveries_are_grouped_by_how_they_ended_and_what_waits_says_when_it_is
         ("waiting", "not tried yet", 1, 1, 0),
     ]
     assert [line.next_try_s for line in lines] == [None, None, None, (0.0, 20.0), (0.0, 0.0)]
+
+
+def test_what_a_quarantine_holds_is_tried_next_when_that_ends_and_not_now():
+    waiting = replace(ROW, state="queued", reason="connect-refused", lane="held.test", run_at=NOW)
+    rows = [waiting, replace(waiting, run_at=NOW + timedelta(seconds=90)), replace(waiting, lane="other.test")]
+    (line,) = lines_of(rows, NOW, held={"held.test": NOW + timedelta(seconds=60)})
+    assert line.next_try_s == (0.0, 90.0)
+    (line,) = lines_of(rows[:1], NOW, held={"held.test": NOW + timedelta(seconds=60)})
+    assert line.next_try_s == (60.0, 60.0)
 
 
 def test_a_body_that_is_not_what_was_handed_over_is_counted():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keys in a folder: names, forms, refusals, and what is written."""
 
+import errno
 import logging
 import os
 import stat
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ojak.errors import UnknownSender
-from ojak.signing import FolderSenderKeys, KeyExists, KeyRefused, PrivateKey, SenderKeyring, SigningKey
+from ojak.signing import FolderSenderKeys, KeyExists, KeyRefused, KeysOutOfReach, PrivateKey, SenderKeyring, SigningKey
 
 ALICE = "https://alice.example/users/alice"
 
@@ -137,6 +138,36 @@ async def test_what_is_no_file_is_refused_and_does_not_hang(keys: FolderSenderKe
     rsa_path(keys).mkdir()
     with pytest.raises(KeyRefused):
         await keys.keys_of(ALICE)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("call", ["open", "fstat", "read"])
+def test_what_this_machine_lacks_is_no_fault_of_a_key(
+    keys: FolderSenderKeys, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    keys.generate(ALICE)
+
+    def fail(*_args: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(f"ojak.signing.folder.os.{call}", fail)
+    with pytest.raises(KeysOutOfReach, match=f"cannot be read: {os.strerror(number)}"):
+        keys.load(ALICE)
+    monkeypatch.undo()
+    assert keys.load(ALICE).ed25519 is not None
+
+
+def test_a_file_that_this_user_may_not_read_is_a_fault_of_the_key(
+    keys: FolderSenderKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys.generate(ALICE)
+
+    def refuse(*_args: object) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("ojak.signing.folder.os.open", refuse)
+    with pytest.raises(KeyRefused, match="cannot be read: Permission denied"):
+        keys.load(ALICE)
 
 
 def test_a_file_that_others_can_read_is_used_with_one_warning(
