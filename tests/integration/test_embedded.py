@@ -113,6 +113,25 @@ def test_a_lock_file_of_the_dead_does_not_stand_in_the_way(tmp_path: Path) -> No
         assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
 
 
+@pytest.mark.parametrize("address", [None, {"url": "mongodb://x/", "socket": "/nowhere.sock"}])
+def test_a_server_that_its_supervisor_is_restarting_is_not_said_to_have_stopped(
+    tmp_path: Path, address: dict[str, str] | None
+) -> None:
+    (tmp_path / "mongod").mkdir()
+    if address is not None:
+        (tmp_path / "mongod" / "address.json").write_text(json.dumps(address))
+    with FolderLock(tmp_path):
+        with pytest.raises(EmbeddedMongodError, match=rf"process {os.getpid()} runs it.*try again in a moment") as said:
+            embedded_url(tmp_path)
+        assert "start one" not in str(said.value)
+    # The lock is free, although the process that the file names lives.
+    with pytest.raises(EmbeddedMongodError, match="start one"):
+        embedded_url(tmp_path)
+    (tmp_path / "lock").write_text("999999999\n")
+    with pytest.raises(EmbeddedMongodError, match="start one"):
+        embedded_url(tmp_path)
+
+
 def test_a_server_dies_with_its_parent_and_its_folder_comes_up_again(tmp_path: Path) -> None:
     code = (
         "import sys, signal\nfrom ojak.store.embedded import embedded_mongod\n"

@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ojak.store.embedded.errors import EmbeddedMongodError
+from ojak.store.embedded.lock import holder_of
 
 # sun_path holds 108 bytes with its end; mongod takes a comma and a colon as separators, and the rest is not worth
 # finding out.
@@ -126,7 +127,7 @@ def embedded_url(data_dir: Path | str) -> str:
     Reads a file and knocks at the socket that it names; starts nothing.
 
     Raises:
-        EmbeddedMongodError: None runs there.
+        EmbeddedMongodError: None runs there; says so if a supervisor is about to start it.
     """
     file = Path(data_dir) / "mongod" / "address.json"
     wanted = f"start one with: ojak supervisor --data {str(data_dir)!r}, or give the URL of a MongoDB of your own"
@@ -134,14 +135,27 @@ def embedded_url(data_dir: Path | str) -> str:
         address = json.loads(file.read_bytes())
         url, path = str(address["url"]), str(address["socket"])
     except FileNotFoundError as error:
+        _refuse_if_it_comes(Path(data_dir))
         raise EmbeddedMongodError(f"no embedded MongoDB runs on data folder {str(data_dir)!r}: {wanted}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise EmbeddedMongodError(
             f"{str(file)!r} cannot be read as the address of an embedded MongoDB: {wanted}"
         ) from error
     if not is_listening(path):
+        _refuse_if_it_comes(Path(data_dir))
         raise EmbeddedMongodError(f"the embedded MongoDB of data folder {str(data_dir)!r} has stopped: {wanted}")
     return url
+
+
+def _refuse_if_it_comes(data_dir: Path) -> None:
+    """Say that a server that does not answer is about to, since whoever runs it is there: he restarts one that dies."""
+    holder = holder_of(data_dir)
+    if holder is not None:
+        raise EmbeddedMongodError(
+            f"the embedded MongoDB of data folder {str(data_dir)!r} does not answer: process {holder} runs it, and is"
+            f" starting, restarting or stopping it; try again in a moment. Its log is"
+            f" {str(data_dir / 'mongod' / 'mongod.log')!r}"
+        )
 
 
 def is_listening(path: Path | str) -> bool:

@@ -12,6 +12,33 @@ from ojak.store.embedded.errors import EmbeddedMongodError, FolderInUse
 LOCK_FILE = "lock"
 
 
+def holder_of(data_dir: Path) -> int | None:
+    """The process that runs on a data folder, or None. Never in the way of one that starts."""
+    try:
+        descriptor = os.open(data_dir / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        holder = _pid_in(descriptor)
+        # First whether it lives: only a lock that is held for certain is tried, since to get it would be to hold it.
+        if holder is None or not Path(f"/proc/{holder}").exists():
+            return None
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return holder
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    # A number that another process has by now.
+    return None
+
+
+def _pid_in(descriptor: int) -> int | None:
+    text = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
 class FolderLock:
     """The exclusive right to run on a data folder.
 
@@ -38,7 +65,7 @@ class FolderLock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = os.pread(self._fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
+            holder = _pid_in(self._fd) or "unknown"
             os.close(self._fd)
             raise FolderInUse(
                 f"data folder {str(data_dir)!r} is in use by process {holder}; "
