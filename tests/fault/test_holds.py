@@ -5,6 +5,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+from tests.fault.stopping import PAGE
 from tests.fault.watch import Watched
 from tests.waiting import until
 
@@ -14,14 +16,28 @@ from ojak.farm.report import Counted
 from ojak.signing import FolderSenderKeys
 
 SENDER = "https://a.test/users/alice"
-HOSTS, ACTIVITIES = 10, 30
+HOSTS, ACTIVITIES = 10, 20
 
 
-async def test_workers_killed_while_they_set_aside_and_let_go_leave_nothing_behind(tmp_path: Path) -> None:
+STOPPING = str(Path(__file__).with_name("stopping.py"))
+
+
+@pytest.mark.parametrize(
+    ("step", "let_go"),
+    [
+        # Between two pages; and between queueing a page and saying that its hosts are due.
+        ("let_go", PAGE),
+        ("lower_due", 2 * PAGE),
+    ],
+)
+async def test_workers_killed_while_they_set_aside_and_let_go_leave_nothing_behind(
+    tmp_path: Path, step: str, let_go: int
+) -> None:
     FolderSenderKeys(tmp_path / "keys").generate(SENDER)
     plan = plan_of_words(HOSTS, {"slow:100": HOSTS}.items())
     with running_farm(plan, folder=tmp_path / "farm", keys_folders=[tmp_path / "keys"]) as farm:
-        command = ["-m", "ojak.supervisor", "--data", str(tmp_path / "data"), "--workers", "2"]
+        stopped = tmp_path / "stopped"
+        command = [STOPPING, step, str(stopped), "--data", str(tmp_path / "data"), "--workers", "2"]
         command += ["--keys", str(tmp_path / "keys"), "--sweep-every-s", "1"]
         command += ["--allow-networks", "127.0.0.0/8", "--resolver-map", str(farm.resolver_path)]
         with Watched(tmp_path / "data", command) as supervisor:
@@ -35,8 +51,8 @@ async def test_workers_killed_while_they_set_aside_and_let_go_leave_nothing_behi
                 async def all_set_aside() -> bool:
                     return await count("aside") + await count("delivered") == HOSTS * ACTIVITIES
 
-                async def some_let_go() -> bool:
-                    return await count("aside") < before
+                async def has_stopped() -> bool:
+                    return stopped.exists()
 
                 for number in range(ACTIVITIES):
                     like = {"id": f"https://a.test/{number}", "type": "Like"}
@@ -53,8 +69,10 @@ async def test_workers_killed_while_they_set_aside_and_let_go_leave_nothing_behi
                 assert await count("aside") == before, "nobody let anything go"
                 assert len(farm.ledger().arrivals) == seen
                 assert await deliverer.resume_sender(SENDER)
-                await until(some_let_go)
-                os.kill(supervisor.worker(1), signal.SIGKILL)
+                # One of them owns shard 0, and lets go for all.
+                await until(has_stopped)
+                assert await count("aside") == before - let_go
+                os.kill(int(stopped.read_text()), signal.SIGKILL)
 
                 async def all_delivered() -> bool:
                     return await count("delivered") == HOSTS * ACTIVITIES

@@ -3,12 +3,10 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
-from pymongo import InsertOne, UpdateOne
-from pymongo.errors import BulkWriteError
+from pymongo import UpdateOne
 
-from ojak.errors import QueueUnavailable
 from ojak.model.failover import start_at
 from ojak.model.job import UNFINISHED, Priority, job_id
 from ojak.model.kind import DELIVERY
@@ -20,6 +18,7 @@ from ojak.store.database import Document, QueueDatabase
 from ojak.store.gateways import holds_of
 from ojak.store.handover import Handover
 from ojak.store.hosts import Due, lower_due
+from ojak.store.insert import insert_new
 from ojak.store.order import orders_in_use, promote
 from ojak.store.outbox_state import WAITING
 from ojak.store.revival import revival
@@ -29,7 +28,10 @@ FIRST_CHUNK: Final = 50
 """The first rows go in alone, so that sending starts while the rest is still being written."""
 CHUNK: Final = 1000
 
-_DUPLICATE_KEY: Final = 11000
+_UNCONFIRMED: Final = (
+    "MongoDB did not confirm the deliveries by a majority; what was queued is unknown: send again, which queues nothing"
+    " twice"
+)
 _ENDS_THAT_STAND: Final = frozenset({SettledOutcome.DELIVERED, SettledOutcome.REFUSED})
 """Ends after which a new send queues nothing: the inbox has it, or refused it for good (SPEC section 2)."""
 
@@ -218,25 +220,8 @@ async def _insert_all(db: QueueDatabase, rows: Sequence[Document], places: Seque
 
 async def _insert_new(db: QueueDatabase, rows: Sequence[Document], places: Sequence[int]) -> tuple[set[int], list[int]]:
     """Insert some rows; gives the places whose id was taken, and those that stand behind another of their order."""
-    if not places:
-        return set(), []
-    try:
-        await db.jobs.bulk_write([InsertOne(rows[place]) for place in places], ordered=False)
-    except BulkWriteError as error:
-        details: Mapping[str, Any] = error.details or {}
-        failures = details.get("writeErrors", [])
-        # insert_one would hide a majority that never confirmed behind "duplicate": here both show.
-        if details.get("writeConcernErrors") or any(
-            failure.get("code") != _DUPLICATE_KEY or not {"_id", "order"} & set(failure.get("keyPattern", {}))
-            for failure in failures
-        ):
-            raise QueueUnavailable(
-                "MongoDB did not confirm the deliveries by a majority; what was queued is unknown: send again,"
-                " which queues nothing twice"
-            ) from error
-        taken = {places[failure["index"]] for failure in failures if "_id" in failure["keyPattern"]}
-        return taken, [places[failure["index"]] for failure in failures if "order" in failure["keyPattern"]]
-    return set(), []
+    taken, behind = await insert_new(db, [rows[place] for place in places], unconfirmed=_UNCONFIRMED)
+    return {places[at] for at in taken}, [places[at] for at in behind]
 
 
 async def _revive(db: QueueDatabase, rows: Sequence[Document], found: Mapping[bytes, Document]) -> set[bytes]:

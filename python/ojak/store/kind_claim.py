@@ -20,8 +20,8 @@ from ojak.store.database import Document, QueueDatabase
 from ojak.store.hand_back import hand_back
 from ojak.store.kind_lanes import look_again_in, ready_lanes, showing, take_lanes
 from ojak.store.kind_row import MalformedJob, kind_job_of, park_leased
-from ojak.store.lane import HeldInLanes, LaneHead, LastLook, last_look, leased_in
-from ojak.store.now import EPOCH, NEVER
+from ojak.store.lane import HeldInLanes, LaneHead, LastLook, head_branch, last_look, leased_in
+from ojak.store.now import NEVER
 from ojak.store.order import promote_idle
 
 _BATCH: Final = 5000
@@ -123,16 +123,7 @@ def _share(lanes: Iterable[str], want: Mapping[str, int]) -> list[int]:
 
 async def _read_heads(db: QueueDatabase, lanes: Mapping[str, _Lane]) -> None:
     """Read the heads of both lines of each lane, as far as there is room: small sends first."""
-
-    def branch(lane: str, priority: Priority, limit: int) -> list[Document]:
-        # The row beyond the room tells when the line is due next.
-        return [
-            {"$match": {"state": "queued", "lane": lane, "priority": priority.value, "run_at": {"$gte": EPOCH}}},
-            {"$sort": {"run_at": 1, "seq": 1}},
-            {"$limit": limit + 1},
-        ]
-
-    first, *others = [branch(name, priority, lane.room) for name, lane in lanes.items() for priority in Priority]
+    first, *others = [head_branch(name, priority, lane.room) for name, lane in lanes.items() for priority in Priority]
     pipeline = [
         *first,
         *({"$unionWith": {"coll": db.jobs.name, "pipeline": other}} for other in others),

@@ -2,15 +2,10 @@
 """Enqueue of other kinds: one job becomes a row, once under its key, and its lane becomes due."""
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from pymongo import InsertOne
-from pymongo.errors import BulkWriteError
-
-from ojak.errors import QueueUnavailable
 from ojak.model.job import UNFINISHED, JobState, Priority
 from ojak.model.kind import lane_of
 from ojak.model.kind_job import STANDING, JobOutcome, QueuedJob, delay_of, kind_job_id
@@ -19,12 +14,16 @@ from ojak.model.outcome import SentState
 from ojak.store.bodies import NEW_SEQ
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.hosts import Due, lower_due
+from ojak.store.insert import insert_new
 from ojak.store.order import orders_in_use, promote
 from ojak.store.revival import revival
 
-_DUPLICATE_KEY: Final = 11000
 _BLOCKED: Final = JobState.BLOCKED.value
 _SAID_ANEW: Final = ("payload", "key")
+_UNCONFIRMED: Final = (
+    "MongoDB did not confirm the job by a majority; whether it was queued is unknown: hand it over again,"
+    " which queues nothing twice if it has a key"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,20 +127,8 @@ async def _insert(db: QueueDatabase, row: Document) -> Document | None:
 
 async def _insert_new(db: QueueDatabase, row: Document) -> str | None:
     """Insert a row; gives what was taken if it could not be: its `_id`, or its `order`."""
-    try:
-        await db.jobs.bulk_write([InsertOne(row)], ordered=False)
-    except BulkWriteError as error:
-        details: Mapping[str, Any] = error.details or {}
-        failure: Mapping[str, Any] = next(iter(details.get("writeErrors", [])), {})
-        taken = {"_id", "order"} & set(failure.get("keyPattern", {}))
-        # insert_one would hide a majority that never confirmed behind "duplicate": here both show.
-        if details.get("writeConcernErrors") or failure.get("code") != _DUPLICATE_KEY or not taken:
-            raise QueueUnavailable(
-                "MongoDB did not confirm the job by a majority; whether it was queued is unknown: hand it over again,"
-                " which queues nothing twice if it has a key"
-            ) from error
-        return taken.pop()
-    return None
+    taken, behind = await insert_new(db, [row], unconfirmed=_UNCONFIRMED)
+    return "_id" if taken else "order" if behind else None
 
 
 async def _revive(db: QueueDatabase, row: Document, state: str) -> bool:

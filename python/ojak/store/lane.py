@@ -59,6 +59,18 @@ class LaneHead:
         return self.next_at > later(self.read_at, seconds)
 
 
+def head_branch(lane: str, priority: Priority, limit: int) -> list[Document]:
+    """The pipeline that reads the head of one line of a lane: what is queued, in order, and one row more than wanted.
+
+    The row beyond tells when the line is due next.
+    """
+    return [
+        {"$match": {"state": "queued", "lane": lane, "priority": priority.value, "run_at": {"$gte": EPOCH}}},
+        {"$sort": {"run_at": 1, "seq": 1}},
+        {"$limit": limit + 1},
+    ]
+
+
 async def lane_heads(
     db: QueueDatabase, room: Mapping[str, int], *, priority: Priority, max_age_s: float
 ) -> dict[str, LaneHead]:
@@ -67,19 +79,10 @@ async def lane_heads(
     One branch a lane, so that every lane has its own limit and is read by the index alone. One read a lane would cost
     the client five times as much.
     """
-
-    def branch(lane: str, limit: int) -> list[Document]:
-        # The row beyond the room tells when the lane is due next.
-        return [
-            {"$match": {"state": "queued", "lane": lane, "priority": priority.value, "run_at": {"$gte": EPOCH}}},
-            {"$sort": {"run_at": 1, "seq": 1}},
-            {"$limit": limit + 1},
-        ]
-
-    (first, first_room), *others = room.items()
-    pipeline = branch(first, first_room)
-    pipeline += [{"$unionWith": {"coll": db.jobs.name, "pipeline": branch(lane, limit)}} for lane, limit in others]
-    pipeline.append(
+    first, *others = [head_branch(lane, priority, limit) for lane, limit in room.items()]
+    pipeline = [
+        *first,
+        *({"$unionWith": {"coll": db.jobs.name, "pipeline": other}} for other in others),
         {
             # No more than a job needs: decoding a row costs as much as all else that a claim does for it.
             "$project": {
@@ -88,8 +91,8 @@ async def lane_heads(
                 "read_at": db.now.expr,
                 **how_late(db, max_age_s),
             }
-        }
-    )
+        },
+    ]
     lanes = {name: LaneHead([], None) for name in room}
     # All at once: an awaited step for each row would cost more than reading it.
     for row in await (await db.jobs.aggregate(pipeline, batchSize=_BATCH)).to_list():

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import pytest
+from tests.jobs import TEMPLATE
 from tests.waiting import until
 
 from ojak import Deliverer, DelivererConfig, FolderSenderKeys
@@ -27,22 +28,7 @@ from ojak.worker.flights import Flights
 from ojak.worker.probes import Probes
 
 HOST = ReadyHost(authority="h.test", shard=1, asks=1, quick=True, proven=True, answer_ms=None, scheme=None)
-JOB = Job(
-    id=b"j" * 16,
-    lane="h.test",
-    inbox="https://h.test/inbox",
-    shared=False,
-    ref=None,
-    sender="https://a.test/u",
-    activity_id="https://a.test/1",
-    body=b"",
-    priority=Priority.FANOUT,
-    tries=0,
-    deaths=0,
-    ends=0,
-    too_old=False,
-    stamp=b"s" * 16,
-)
+JOB = dataclasses.replace(TEMPLATE, id=b"j" * 16, lane="h.test", inbox="https://h.test/inbox", stamp=b"s" * 16)
 
 
 class Slow(MemoryBreakers):
