@@ -11,6 +11,8 @@ from ojak.store.gateways import PORTABLE_INDEX
 from ojak.store.row import JOB_FIELDS, MalformedRow, job_of
 
 _WAITING: Final[Document] = {"portable": True, "state": "queued"}
+LANES: Final[Sequence[Document]] = ({"$match": _WAITING}, {"$group": {"_id": "$lane"}})
+"""The pipeline that finds their lanes. The database skips from one to the next: an entry of the index a lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,7 @@ class Waiting:
 async def waiting_lanes(db: QueueDatabase) -> list[str]:
     """The lanes where deliveries wait that have other gateways too. Reads the index alone, an entry a lane."""
     # Not `distinct`, whose answer is one document: names of gateways come from strangers, and so many do not fit.
-    rows = await db.jobs.aggregate([{"$match": _WAITING}, {"$group": {"_id": "$lane"}}], hint=PORTABLE_INDEX)
+    rows = await db.jobs.aggregate(list(LANES), hint=PORTABLE_INDEX)
     return [row["_id"] for row in await rows.to_list() if isinstance(row["_id"], str)]
 
 
