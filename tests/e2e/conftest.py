@@ -16,6 +16,8 @@ from ojak.farm import FarmHandle, plan_of_words, running_farm
 from ojak.model.job import UNFINISHED
 from ojak.store.database import QueueDatabase
 
+from .gateways import Told
+
 SENDER = "https://a.test/users/alice"
 
 Farm = Callable[..., FarmHandle]
@@ -63,6 +65,11 @@ def deliverer_to(mongod_url: str, db: QueueDatabase, keys_dir: Path) -> Callable
         )
 
     return make
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
 
 
 @asynccontextmanager

@@ -2,9 +2,7 @@
 """Hosts that fail are left alone, tried with one delivery, and come back one delivery at a time (SPEC section 4)."""
 
 import asyncio
-import dataclasses
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -15,62 +13,21 @@ from tests.waiting import until
 
 from ojak import (
     AttemptOutcome,
-    BreakerResult,
-    BreakerScope,
     CircuitBreaker,
-    Deliverer,
     DelivererConfig,
     DeliveryAttempt,
     FolderSenderKeys,
     MemoryBreakers,
     Settled,
     SettledOutcome,
-    Signal,
 )
 from ojak.farm import FarmHandle
 from ojak.farm.behaviour import Respond
-from ojak.model.job import Priority
 from ojak.store.counts import count_by_state
 from ojak.store.database import connect
-from ojak.store.hosts import Due, lower_due
-from ojak.store.now import EPOCH
 
 from .conftest import SENDER, running
-
-HOUR_S = 3600.0
-WORKS = Respond(status=202, latency_ms=20)
-
-
-def config(*, breaker_first_s: float = HOUR_S, **more: Any) -> DelivererConfig:
-    return DelivererConfig(
-        poll_every_s=0.05, breaker_first_s=breaker_first_s, breaker_longest_s=max(100.0, breaker_first_s), **more
-    )
-
-
-async def _settled(db: Any) -> bool:
-    return await db.jobs.count_documents({"state": "leased"}) == 0
-
-
-async def hurry(db: Any) -> None:
-    """What failed before waits for its own time, half a minute: let it come."""
-    await until(lambda: _settled(db))
-    await db.jobs.update_many({"state": "queued"}, [{"$set": {"run_at": "$$NOW"}}])
-    await lower_due(db, [Due(authority=name, priority=Priority.SMALL) for name in await db.jobs.distinct("lane")])
-
-
-async def send(
-    deliverer: Deliverer, inboxes: Sequence[str], count: int, *, what: str = "n", sender: str = SENDER
-) -> None:
-    for number in range(count):
-        await deliverer.send({"id": f"https://a.test/{what}{number}", "type": "Like"}, sender, inboxes)
-
-
-async def arrived(farm: FarmHandle, count: int) -> bool:
-    return len(farm.ledger().arrivals) >= count
-
-
-async def is_open(db: Any, count: int = 1) -> bool:
-    return await db.hosts.count_documents({"breaker.open": True}) == count
+from .quarantine import HOUR_S, WORKS, arrived, config, hurry, is_open, send
 
 
 @pytest.mark.parametrize("kept", ["shared", None], ids=["shared", "memory"])
@@ -343,57 +300,6 @@ async def test_a_probe_without_a_key_is_given_back_and_no_attempt_is_made(farm, 
     assert await db.jobs.count_documents({"sender": leaver, "state": "aside", "tries": 0}) == 5
     (host,) = [row async for row in db.hosts.find()]
     assert host.get("breaker", {}).get("open") is not True
-
-
-async def test_breakers_of_inboxes_hold_one_inbox_and_no_other(farm, deliverer_to, db, ended):
-    here = farm({"accept": 1})
-    (good,) = here.inboxes(path="/users/a/inbox")
-    plan_bad = here.hosts[0]
-    bad = plan_bad.inbox("/users/b/inbox")
-    store = MemoryBreakers(CircuitBreaker(threshold=2, first_s=HOUR_S, scope=BreakerScope.INBOX))
-    await store.record([BreakerResult(key=bad, signal=Signal.FAILURE)] * 2)
-    deliverer = deliverer_to(here, config=config(), breakers=store)
-    await send(deliverer, [good, bad], 3)
-    async with running(deliverer):
-        await ended(3)
-        await until(lambda: _aside(db, 3))
-    assert {arrival.inbox for arrival in here.ledger().arrivals} == {good}
-    row = await db.jobs.find_one({"inbox": bad})
-    assert row["tries"] == 0
-    hold = await db.holds.find_one({"_id": row["behind"]})
-    assert (hold["of"], hold["kind"]) == (bad, "quarantine")
-    assert (hold["until"] - row["queued_at"]).total_seconds() > HOUR_S - 60
-
-
-async def test_an_inbox_that_is_held_is_tried_with_one_delivery_and_lets_the_others_go_when_it_is_back(
-    farm, deliverer_to, db, ended
-):
-    here = farm({"status:503": 1})
-    store = MemoryBreakers(CircuitBreaker(threshold=2, first_s=HOUR_S, recovery=1, scope=BreakerScope.INBOX))
-    await store.record([BreakerResult(key=here.inboxes()[0], signal=Signal.FAILURE)] * 2)
-    deliverer = deliverer_to(here, config=config(), breakers=store)
-    await send(deliverer, here.inboxes(), 6)
-    async with running(deliverer):
-        await until(lambda: _aside(db, 6))
-        await _come(db, store, here)
-        await until(lambda: arrived(here, 1))
-        await until(lambda: _aside(db, 6))
-        assert len(here.ledger().arrivals) == 1, "one tried it, and waits with the others"
-        here.client.behave("status:503", WORKS)
-        await _come(db, store, here)
-        await ended(6)
-    assert await db.holds.count_documents({"over": {"$ne": True}}) == 0
-
-
-async def _come(db: Any, store: MemoryBreakers, farm: FarmHandle) -> None:
-    """The quarantine is over."""
-    circuit = store._circuits[farm.inboxes()[0]]
-    store._circuits[farm.inboxes()[0]] = dataclasses.replace(circuit, until_s=0.0)
-    await db.holds.update_one({}, {"$set": {"until": EPOCH, "look_at": EPOCH}})
-
-
-async def _aside(db: Any, count: int) -> bool:
-    return await db.jobs.count_documents({"state": "aside"}) == count
 
 
 async def test_a_store_that_raises_stops_nothing(farm, deliverer_to, db, ended, caplog):
