@@ -8,34 +8,23 @@ may be cancelled while it waits, and be sent again. What a claim reads of a lane
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from tests.model.explore import Move
+from tests.model.order_world import (
+    Asks,
+    Row,
+    World,
+    answered_to,
+    cancelled_in,
+    is_live,
+    left_by,
+    lowered,
+    new_seq,
+    renumbered,
+    seqs_of,
+)
 from tests.model.process import Proc, Processes, Program, Run, State, put
-
-
-class Row(NamedTuple):
-    """A job: absent, blocked, queued, leased, ended or cancelled."""
-
-    state: str = "absent"
-    seq: int = 0
-    sender: int = 0  # who sent it last
-    by: int | None = None
-
-
-class World(NamedTuple):
-    """The database, and what processes keep in memory."""
-
-    rows: tuple[Row, ...]
-    seq: int
-    due: bool  # within a lease
-    asks: int
-    sent: tuple[int, ...]  # by sender: how many of its sends were answered
-    hands: tuple[int | None, ...]  # by worker: the job that it has leased
-    cancels: tuple[int, ...]  # jobs that are still to be cancelled
-    crashes: int  # of workers
-    deaths: int  # of senders
-    wrong: str | None = None
 
 
 class Omit(StrEnum):
@@ -118,11 +107,11 @@ class Ordering(Processes[World]):
         in_use = False
         if self.omit is not Omit.LOOK_FIRST and self.bounds.fine:
             in_use = (yield "store.order._firsts", lambda world: [(world, self._first(world))]) is not None
-            in_use = in_use or (yield "store.order._live", lambda world: [(world, _is_live(world))])
+            in_use = in_use or (yield "store.order._live", lambda world: [(world, is_live(world))])
         elif self.omit is not Omit.LOOK_FIRST:
             in_use = yield (
                 "store.order.orders_in_use",
-                lambda world: [(world, _is_live(world) or self._first(world) is not None)],
+                lambda world: [(world, is_live(world) or self._first(world) is not None)],
             )
         looks = self.omit is not Omit.LOOK_AFTER
         answer = yield from self._insert(sender, job, "blocked" if in_use else "queued")
@@ -134,16 +123,16 @@ class Ordering(Processes[World]):
         if answer == "duplicate":
             looks = looks and self.omit is not Omit.DUPLICATE_LOOKS
         if answer == "queued" or not looks:
-            yield "store.hosts.lower_due, answer", lambda world: [(_answered(_lowered(world), sender), None)]
+            yield "store.hosts.lower_due, answer", lambda world: [(answered_to(lowered(world), sender), None)]
             return
-        yield "store.hosts.lower_due", lambda world: [(_lowered(world), None)]
+        yield "store.hosts.lower_due", lambda world: [(lowered(world), None)]
         yield from self._promote()
-        yield "answer", lambda world: [(_answered(world, sender), None)]
+        yield "answer", lambda world: [(answered_to(world, sender), None)]
 
     def _insert(self, sender: int, job: int, state: str) -> Generator[tuple[str, Run[World]], Any, str]:
         """`store.enqueue._insert_new`. What it answers: the state, or refused, duplicate, cancelled."""
         if self.bounds.fine:
-            seq = yield "the server gives a seq", lambda world: [_new_seq(world)]
+            seq = yield "the server gives a seq", lambda world: [new_seq(world)]
             answer = yield (
                 "store.enqueue._insert_new",
                 lambda world: [self._inserted(world, seq, sender, job, state)],
@@ -151,7 +140,7 @@ class Ordering(Processes[World]):
         else:
             answer = yield (
                 "store.enqueue._insert_new",
-                lambda world: [self._inserted(*_new_seq(world), sender, job, state)],
+                lambda world: [self._inserted(*new_seq(world), sender, job, state)],
             )
         return str(answer)
 
@@ -167,13 +156,13 @@ class Ordering(Processes[World]):
         row = world.rows[job]
         if row.state != "cancelled":
             return world
-        world, seq = _new_seq(world)
+        world, seq = new_seq(world)
         number = row.seq if self.omit is Omit.NEW_SEQ else seq
         return world._replace(rows=put(world.rows, job, Row("blocked", number, sender)))
 
     def _is_taken(self, world: World) -> bool:
         """What the unique index over queued and leased rows of an order says (store.indexes)."""
-        return self.omit is not Omit.INDEX and _is_live(world)
+        return self.omit is not Omit.INDEX and is_live(world)
 
     # store.order.promote
 
@@ -181,10 +170,10 @@ class Ordering(Processes[World]):
         first = yield "store.order._firsts", lambda world: [(world, self._first(world))]
         if first is None:
             return
-        if (yield "store.order._live", lambda world: [(world, _is_live(world))]):
+        if (yield "store.order._live", lambda world: [(world, is_live(world))]):
             return
         yield "store.order._make_queued", lambda world: [(self._promoted(world, first), None)]
-        yield "store.hosts.lower_due", lambda world: [(_lowered(world), None)]
+        yield "store.hosts.lower_due", lambda world: [(lowered(world), None)]
 
     def _first(self, world: World) -> tuple[int, int] | None:
         rows = [(row.seq, place) for place, row in enumerate(world.rows) if row.state == "blocked"]
@@ -207,18 +196,18 @@ class Ordering(Processes[World]):
     # whoever writes an end, then promotes
 
     def end(self, worker: int, job: int) -> Program[World]:
-        yield "store.settle.write_ends", lambda world: [(_left(world, worker, job, "ended"), None)]
+        yield "store.settle.write_ends", lambda world: [(left_by(world, worker, job, "ended"), None)]
         if self.omit is not Omit.PROMOTES:
             yield from self._promote()
 
     def retry(self, worker: int, job: int) -> Program[World]:
         yield (
             "store.settle.write_retries, lower_due",
-            lambda world: [(_lowered(_left(world, worker, job, "queued")), None)],
+            lambda world: [(lowered(left_by(world, worker, job, "queued")), None)],
         )
 
     def cancel(self, job: int) -> Program[World]:
-        done = yield "store.cancel._pass", lambda world: [_cancelled(world, job)]
+        done = yield "store.cancel._pass", lambda world: [cancelled_in(world, job)]
         if done and self.omit is not Omit.PROMOTES:
             yield from self._promote()
 
@@ -249,7 +238,7 @@ class Ordering(Processes[World]):
                 )
                 return leased, (True, asks, None)
         looks = self.omit not in (Omit.CLAIM_LOOKS, Omit.AT_ONCE)
-        return world, (_is_live(world), asks, self._first(world) if looks else None)
+        return world, (is_live(world), asks, self._first(world) if looks else None)
 
     def _out_of_turn(self, world: World, job: int) -> str | None:
         if any(row.state == "leased" for row in world.rows):
@@ -267,7 +256,7 @@ class Ordering(Processes[World]):
         world, procs = state
         for job, row in enumerate(world.rows):
             if row.state == "leased" and row.by is None:
-                after = _lowered(world._replace(rows=put(world.rows, job, row._replace(state="queued"))))
+                after = lowered(world._replace(rows=put(world.rows, job, row._replace(state="queued"))))
                 yield Move(f"the dead worker's lease of job {job} runs out and is reaped", State(after, procs))
         if world.crashes:
             yield from self._crashes(world._replace(crashes=world.crashes - 1), procs)
@@ -297,12 +286,12 @@ class Ordering(Processes[World]):
         )
         numbers = sorted(
             {row.seq for row in rows if row.state != "absent"}
-            | {number for proc in procs if proc is not None for number in _seqs_of(proc.seen)}
+            | {number for proc in procs if proc is not None for number in seqs_of(proc.seen)}
         )
         rank = {number: place for place, number in enumerate(numbers)}
         rows = tuple(row._replace(seq=rank.get(row.seq, 0)) for row in rows)
         procs = tuple(
-            None if proc is None else proc._replace(seen=_renumbered(proc.seen, rank, world.asks)) for proc in procs
+            None if proc is None else proc._replace(seen=renumbered(proc.seen, rank, world.asks)) for proc in procs
         )
         return State(world._replace(rows=rows, seq=len(numbers), asks=0), procs)
 
@@ -330,68 +319,10 @@ class Ordering(Processes[World]):
         )
 
 
-class Asks(NamedTuple):
-    """What a claim has read of `asks`."""
-
-    number: int
-
-
-def _new_seq(world: World) -> tuple[World, int]:
-    return world._replace(seq=world.seq + 1), world.seq
-
-
-def _is_live(world: World) -> bool:
-    return any(row.state in ("queued", "leased") for row in world.rows)
-
-
-def _lowered(world: World) -> World:
-    return world._replace(due=True, asks=world.asks + 1)
-
-
-def _answered(world: World, sender: int) -> World:
-    return world._replace(sent=put(world.sent, sender, world.sent[sender] + 1))
-
-
-def _left(world: World, worker: int, job: int, state: str) -> World:
-    rows = put(world.rows, job, world.rows[job]._replace(state=state, by=None))
-    return world._replace(rows=rows, hands=put(world.hands, worker, None))
-
-
-def _cancelled(world: World, job: int) -> tuple[World, bool]:
-    if world.rows[job].state not in ("blocked", "queued"):
-        return world, False
-    cancels = tuple(other for other in world.cancels if other != job)
-    return world._replace(rows=put(world.rows, job, world.rows[job]._replace(state="cancelled")), cancels=cancels), True
-
-
-def _seqs_of(seen: tuple[Any, ...]) -> Iterator[int]:
-    """The numbers among what a program has seen: alone, or beside a job."""
-    for value in seen:
-        if type(value) is int:
-            yield value
-        elif type(value) is tuple and len(value) == 2:
-            yield value[1]
-        elif type(value) is tuple:
-            yield from _seqs_of(value)
-
-
-def _renumbered(value: Any, rank: dict[int, int], asks: int) -> Any:
-    if isinstance(value, Asks):
-        return Asks(0 if value.number == asks else -1)
-    if type(value) is int:
-        return rank[value]
-    if type(value) is tuple and len(value) == 2 and type(value[0]) is int and type(value[1]) is int:
-        return value[0], rank[value[1]]
-    if type(value) is tuple:
-        return tuple(_renumbered(part, rank, asks) for part in value)
-    return value
-
-
 _TWO = Bounds(sends=((0,), (1,)))
 _THREE = Bounds(sends=((0, 1, 2),))
 _REVIVED = Bounds(stands=(0,), sends=((1, 0),), cancels=(0,), crashes=0)
 _RESENT = Bounds(sends=((0, 1),), deaths=1, crashes=0)
-
 QUICK = _THREE
 QUICK_OMISSION = Omit.LOOK_FIRST
 LONG = {

@@ -11,81 +11,25 @@ so what is due now must not be hidden for longer than a lease.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
+from tests.model.claim_world import (
+    WHOLE,
+    Asks,
+    Bounds,
+    Omit,
+    Row,
+    When,
+    World,
+    come,
+    expired_in,
+    first_due,
+    holds_leased,
+    much_later,
+    reaped,
+)
 from tests.model.explore import Move
 from tests.model.process import Proc, Processes, Program, State, put
-
-
-class When(IntEnum):
-    """When something is due, as far as it matters."""
-
-    NOW = 0
-    LEASE = 1  # within one lease
-    FAR = 2  # a retry's time, beyond a lease
-    NEVER = 3
-
-
-class Row(NamedTuple):
-    """A job: `state` is absent, queued, leased or ended."""
-
-    state: str = "absent"
-    at: When = When.NOW
-    by: int | None = None  # the worker whose lease it is; None once that has died
-    expired: bool = False
-
-
-class World(NamedTuple):
-    """The database, and what workers hold in memory."""
-
-    rows: tuple[Row, ...]
-    due: tuple[When, ...] | None  # by line; None: there is no record of the host
-    asks: int
-    hands: tuple[frozenset[int], ...]  # by worker: the jobs that it holds and has not settled
-    crashes: int
-    overruns: int  # how often a lease may still run out under a living worker
-    enqueuers: tuple[bool, ...]  # which have not answered yet
-
-
-class Omit(StrEnum):
-    """What can be left out of the rule."""
-
-    RAISE = "the claim reads before it raises `due`"
-    AT_ONCE = "the claim reads what is leased and what is queued one after the other"
-    ASKS = "the claim writes `due` as it found it, whoever lowered it meanwhile"
-    GUARD_ON_VALUE = "the claim compares the value of `due` instead of `asks`"
-    LEASE_GUARD = "the claim leases what it picked although its retry was put off since"
-    LEASED = "the claim does not look at what is leased in the lane"
-    PICKED = "the claim forgets what it picked and did not get"
-    LINES = "the claim looks at its own line alone before it lets the record expire"
-    RANDOM = "`asks` starts at the same number again when a record comes back"
-    LOWER_ON_DUPLICATE = "an enqueuer whose row was there already does not lower `due`"
-    LOWER_ON_RETURN = "handing back does not lower `due`"
-    LOWER_BEFORE = "an enqueuer lowers `due` before its rows are written"
-
-
-WHOLE = frozenset({"claimer", "settler", "reaper"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """How much of everything there is."""
-
-    lines: tuple[int, ...] = (0, 0)  # the line of each job
-    enqueues: tuple[int, ...] = (0, 1)  # the job that each enqueuer queues
-    workers: tuple[frozenset[str], ...] = (WHOLE, WHOLE)  # what each does
-    crashes: int = 1
-    overruns: int = 0
-    room: int = 1  # how many jobs a claim may take
-    enqueuers_die: bool = False
-    sweeps: bool = False
-    records_expire: bool = False
-    retries_come: bool = False
-    last_look: bool = False  # what is leased and what is queued is read apart, and then once more, together
-    kind_lane: bool = False  # a lane of another kind of job: `asks` is read when the lane is hidden already
-    fates: tuple[str, ...] = ("end", "retry", "hand_back")  # what may become of a job in hand
 
 
 class Claiming(Processes[World]):
@@ -184,12 +128,12 @@ class Claiming(Processes[World]):
         if self.omit is not Omit.RAISE and not self.bounds.kind_lane:
             yield "store.claim._hide", lambda world: [(self._hidden(world, line), None)]
         if self.omit is Omit.AT_ONCE or self.bounds.last_look:
-            held = yield "store.lane.leased_in", lambda world: [(world, _holds_leased(world))]
+            held = yield "store.lane.leased_in", lambda world: [(world, holds_leased(world))]
             picked, following = yield "store.lane.lane_heads", lambda world: [(world, self._head(world, line))]
         else:
             held, picked, following = yield (
                 "store.lane.leased_in and lane_heads",
-                lambda world: [(world, (_holds_leased(world), *self._head(world, line)))],
+                lambda world: [(world, (holds_leased(world), *self._head(world, line)))],
             )
         if self.omit is Omit.RAISE:
             yield "store.claim._hide", lambda world: [(self._hidden(world, line), None)]
@@ -198,7 +142,7 @@ class Claiming(Processes[World]):
             mine = yield "store.claim._lease", lambda world: [self._leased(world, picked, worker)]
         if self.bounds.last_look and not picked and not held:
             # Only a claim that would write a time beyond one lease looks again.
-            following = yield "store.lane.last_look", lambda world: [(world, self._first_due(world, line))]
+            following = yield "store.lane.last_look", lambda world: [(world, first_due(world, self.bounds.lines, line))]
         following = min(following, When.LEASE if held and self.omit is not Omit.LEASED else When.NEVER)
         if self.omit is Omit.PICKED:
             following = min(following, When.LEASE if mine else When.NEVER)
@@ -220,16 +164,6 @@ class Claiming(Processes[World]):
         come = sorted(place for at, place in queued if at is When.NOW)
         beyond = [When.NOW] * (len(come) > self.bounds.room) + [at for at, _ in queued if at is not When.NOW]
         return tuple(come[: self.bounds.room]), min(beyond, default=When.NEVER)
-
-    def _first_due(self, world: World, line: int) -> When:
-        """When the first unfinished row of the lane needs its host: one read of leased and queued rows."""
-        leased = [When.LEASE for row in world.rows if row.state == "leased"]
-        queued = [
-            row.at
-            for row, own in zip(world.rows, self.bounds.lines, strict=True)
-            if row.state == "queued" and own == line
-        ]
-        return min([*leased, *queued], default=When.NEVER)
 
     def _leased(self, world: World, picked: tuple[int, ...], worker: int) -> tuple[World, tuple[int, ...]]:
         mine = tuple(
@@ -289,10 +223,10 @@ class Claiming(Processes[World]):
     # store.reap.reap_expired; obituaries differ only in which leases they find
 
     def reap(self) -> Program[World]:
-        read = yield "store.hosts.dues_of", lambda world: [(world, _expired(world))]
+        read = yield "store.hosts.dues_of", lambda world: [(world, expired_in(world))]
         if not read:
             return
-        yield "store.reap._return", lambda world: [(_reaped(world), None)]
+        yield "store.reap._return", lambda world: [(reaped(world), None)]
         yield "store.hosts.lower_due", self._lowering([(row, When.NOW) for row in read])
 
     # store.sweep.mend_dues
@@ -323,8 +257,8 @@ class Claiming(Processes[World]):
             and not any(proc is not None and proc.program == "retry" for proc in procs)
             and (any(row.at is When.FAR for row in world.rows) or When.FAR in (world.due or ()))
         ):
-            later = tuple(None if proc is None else proc._replace(seen=_come(proc.seen)) for proc in procs)
-            yield Move("the time of retries comes", State(_much_later(world), later), fault=True)
+            later = tuple(None if proc is None else proc._replace(seen=come(proc.seen)) for proc in procs)
+            yield Move("the time of retries comes", State(much_later(world), later), fault=True)
         for place, row in enumerate(world.rows):
             if row.state == "leased" and not row.expired and (row.by is None or world.overruns):
                 after = world._replace(
@@ -418,46 +352,11 @@ class Claiming(Processes[World]):
         )
 
 
-class Asks(NamedTuple):
-    """What a claim has read of `asks`."""
-
-    number: int
-
-
-def _holds_leased(world: World) -> bool:
-    return any(row.state == "leased" for row in world.rows)
-
-
-def _expired(world: World) -> tuple[int, ...]:
-    return tuple(place for place, row in enumerate(world.rows) if row.state == "leased" and row.expired)
-
-
-def _reaped(world: World) -> World:
-    """Queue what has run out. Whoever still holds one finds its stamp gone: it is out of that hand."""
-    gone = set(_expired(world))
-    rows = tuple(Row("queued") if place in gone else row for place, row in enumerate(world.rows))
-    return world._replace(rows=rows, hands=tuple(hand - gone for hand in world.hands))
-
-
-def _much_later(world: World) -> World:
-    due = None if world.due is None else tuple(due if due is When.NEVER else When.NOW for due in world.due)
-    rows = tuple(row._replace(at=When.NOW) if row.at is When.FAR else row for row in world.rows)
-    return world._replace(rows=rows, due=due)
-
-
-def _come(value: Any) -> Any:
-    """What a claim has read, when the times in it have come: they are moments, not lengths."""
-    if isinstance(value, tuple) and type(value) is tuple:
-        return tuple(_come(part) for part in value)
-    return When.NOW if value is When.FAR else value
-
-
 _CLAIMS_AND_SETTLES = frozenset({"claimer", "settler"})
 _ONE_JOB = Bounds(lines=(0,), enqueues=(0,), workers=(_CLAIMS_AND_SETTLES, WHOLE))
 _ONE_WORKER = Bounds(workers=(WHOLE,))
 _EXPIRING = Bounds(workers=(_CLAIMS_AND_SETTLES, _CLAIMS_AND_SETTLES), crashes=0, records_expire=True)
 _TWO_LINES = Bounds(lines=(0, 1), workers=(WHOLE,), records_expire=True)
-
 QUICK = _ONE_JOB
 QUICK_OMISSION = Omit.LEASED
 LONG = {
