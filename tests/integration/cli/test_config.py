@@ -10,6 +10,7 @@ import pytest
 from ojak.cli.main import main
 from ojak.settings import settings_class
 from ojak.store.database import QueueDatabase, connect
+from ojak.store.migrations.runner import MIGRATIONS
 from ojak.store.outbox import mark_outbox
 from ojak.store.telling import set_telling
 
@@ -63,7 +64,7 @@ def test_every_setting_is_shown_with_where_it_came_from_and_no_secret_is(capsys,
 
 def test_what_the_queue_has_set_is_shown_and_cleared(capsys, where, mongod_url, shared_name):
     assert main(["config", "queue", *where]) == 0
-    assert capsys.readouterr().out == "callbacks: no\noutbox: not used\nschema: 1\n"
+    assert capsys.readouterr().out == f"callbacks: no\noutbox: not used\nschema: {max(MIGRATIONS)}\n"
 
     async def use() -> None:
         client = connect(mongod_url)

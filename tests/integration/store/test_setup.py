@@ -6,7 +6,7 @@ import pytest
 from ojak.errors import ConfigError, QueueUnavailable, StoreError
 from ojak.shard import SHARDS
 from ojak.store.database import QueueDatabase, connect
-from ojak.store.migrations.runner import migrate
+from ojak.store.migrations.runner import MIGRATIONS, migrate
 from ojak.store.now import EPOCH
 from ojak.store.setup import set_up
 from ojak.store.wakeups import WakeUp, listen, wake
@@ -64,7 +64,7 @@ async def test_a_newer_schema_is_refused_with_a_sentence(bare_db: QueueDatabase)
     db = bare_db
     await set_up(db)
     await db.migrations.update_one({"_id": "schema"}, {"$set": {"number": 999}})
-    with pytest.raises(StoreError, match="has schema 999, this program knows 2: start the newer Ojak"):
+    with pytest.raises(StoreError, match=f"has schema 999, this program knows {max(MIGRATIONS)}: start the newer Ojak"):
         await set_up(db)
 
 
