@@ -249,6 +249,9 @@ async def test_a_small_send_does_not_wait_behind_a_fan_out(farm, deliverer_to, e
     async with running(deliverer):
         await until(lambda: _arrived(here, 50))
         await deliverer.send({"id": "https://a.test/direct", "type": "Follow"}, SENDER, here.inboxes()[:1])
+        # On a busy machine many went before it was handed over; it is what goes after that which counts.
+        before = len(here.ledger().arrivals)
         await ended(1001, within_s=60)
     order = [arrival.activity for arrival in sorted(here.ledger().arrivals, key=lambda arrival: arrival.seq)]
-    assert order.index("https://a.test/direct") < 500
+    assert before < 800, "there was nothing left to go before"
+    assert order.index("https://a.test/direct") < before + 150

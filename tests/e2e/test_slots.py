@@ -23,10 +23,11 @@ from ojak.model.job import UNFINISHED
 from .conftest import SENDER, running
 
 SLOTS = 8
-GOOD = "accept:100"
+GOOD = "accept:300"
+"""So slow that a busy machine has begun one in every slot before the first of them is answered."""
 LEAST = 9
 """Interruptions, however little time there is."""
-ROUND = 96
+ROUND = 48
 
 
 class Transports(AiohttpTransport):
