@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
-from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.write_concern import WriteConcern
 
 from ojak.model.host import NO_OVERRIDES, HostOverrides
@@ -275,18 +274,11 @@ def _probe_among(jobs: Sequence[Job], oldest: Oldest | None) -> bytes | None:
     return next((job.id for job in jobs if oldest is not None and job.id == oldest.probe), None)
 
 
-def _soon(db: QueueDatabase) -> AsyncCollection[Document]:
-    """The hosts, for what need not wait for the majority.
-
-    What a claim writes of when hosts are due is as good as not written if a new primary does not have it: then the
-    claim died in that step, as any claim may (rule B). The lease in between does wait, and what was written before it
-    is then held too.
-    """
-    return db.hosts.with_options(write_concern=WriteConcern(w=1))
-
-
 async def _hide(db: QueueDatabase, names: Sequence[str], *, priority: Priority, lease_s: float) -> None:
-    await _soon(db).update_many(
+    # Without the majority: if a new primary does not have it, the claim died in this step, as any claim may (rule B).
+    # The lease after it does wait, and this is then held too.
+    hosts = db.hosts.with_options(write_concern=WriteConcern(w=1))
+    await hosts.update_many(
         {"_id": {"$in": list(names)}, **db.now.has_come(f"ready.{priority.value}")},
         [{"$set": {f"due.{priority.value}": db.now.plus(lease_s)}}, {"$set": {"ready": READY}}],
     )
@@ -353,6 +345,9 @@ async def _show(
     """Write when the hosts are due next, in one statement: the values of each by its place in a list.
 
     A time that has come is written as now, not as it is: so a host that had its turn stands behind those that had none.
+
+    This waits for the majority: lost with a primary after it was answered, it would leave the hosts hidden for a whole
+    lease (what hid them is held, since the lease after that was), and nobody would know that anything is to be undone.
     """
     names = [host.authority for host in hosts]
     due = f"due.{priority.value}"
@@ -367,7 +362,7 @@ async def _show(
             {"$cond": [own([due.leased for due in dues]), db.now.plus(lease_s), NEVER]},
         ]
     }
-    await _soon(db).update_many(
+    await db.hosts.update_many(
         {"_id": {"$in": names}},
         [
             {
