@@ -4,7 +4,7 @@
 from dataclasses import dataclass, fields
 from typing import Final
 
-from ojak.errors import ConfigError
+from ojak.errors import ConfigError, shown
 
 DAY_S: Final = 86_400.0
 
@@ -22,7 +22,7 @@ class _Range:
         if isinstance(value, bool) or not isinstance(value, taken) or not self.low <= value <= self.high:
             what = "a whole number from " if kind is int and not isinstance(value, int) else ""
             raise ConfigError(
-                f"{name} is {value!r}; allowed is {what}{_plain(self.low)} to {_plain(self.high)} {self.unit}"
+                f"{name} is {shown(value)}; allowed is {what}{_plain(self.low)} to {_plain(self.high)} {self.unit}"
             )
 
 
@@ -176,9 +176,9 @@ class DelivererConfig:
                 f"concurrency_max is {self.concurrency_max!r}; allowed is concurrency ({self.concurrency}) or more"
             )
         if self.first_scheme not in ("cavage", "rfc9421"):
-            raise ConfigError(f"first_scheme is {self.first_scheme!r}; allowed is 'cavage' or 'rfc9421'")
+            raise ConfigError(f"first_scheme is {shown(self.first_scheme)}; allowed is 'cavage' or 'rfc9421'")
         if self.breaker_scope not in ("host", "inbox"):
-            raise ConfigError(f"breaker_scope is {self.breaker_scope!r}; allowed is 'host' or 'inbox'")
+            raise ConfigError(f"breaker_scope is {shown(self.breaker_scope)}; allowed is 'host' or 'inbox'")
         if self.breaker_longest_s < self.breaker_first_s:
             raise ConfigError(
                 f"breaker_longest_s is {self.breaker_longest_s!r}; allowed is breaker_first_s"
@@ -200,9 +200,12 @@ class DelivererConfig:
 
     def _check_statuses(self) -> None:
         for name in ("retry_statuses", "final_statuses"):
-            for status in getattr(self, name):
+            statuses = getattr(self, name)
+            if not isinstance(statuses, set | frozenset):
+                raise ConfigError(f"{name} is {shown(statuses)}; allowed is a frozenset of HTTP statuses")
+            for status in statuses:
                 if not isinstance(status, int) or not 300 <= status <= 599:
-                    raise ConfigError(f"{name} holds {status!r}; allowed are HTTP statuses from 300 to 599")
+                    raise ConfigError(f"{name} holds {shown(status)}; allowed are HTTP statuses from 300 to 599")
 
     @classmethod
     def field_names(cls) -> tuple[str, ...]:

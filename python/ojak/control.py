@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 from os import PathLike
 
 from ojak.config import DelivererConfig
-from ojak.errors import ConfigError, InputError, OjakError
+from ojak.errors import ConfigError, InputError, OjakError, shown
+from ojak.model.activity import check_text
 from ojak.model.batch import BatchProgress
 from ojak.model.explanation import DeliveryState, Explanation
+from ojak.model.given import check_limit, check_words
 from ojak.model.outcome import FailureReason, SettledOutcome
 from ojak.model.queue_settings import QueueSettings
-from ojak.model.selection import REPLAYED, Cancelled, Replayed, Selection
+from ojak.model.selection import ENDS, REPLAYED, Cancelled, Replayed, Selection
 from ojak.shard import SHARDS
 from ojak.store.batches import progress_of
 from ojak.store.cancel import cancel
@@ -52,8 +54,11 @@ class QueueControl:
             failures: how many failures to list at most, the latest first.
 
         Raises:
+            InputError: an argument is not usable.
             UnknownBatch: no batch with this tag is kept.
         """
+        check_text("tag", tag)
+        check_limit("failures", failures, least=0)
         await self.set_up()
         async with translated():
             return await progress_of(self._db, tag, failures=failures)
@@ -133,7 +138,7 @@ class QueueControl:
             QueueUnavailable: the database did not answer. Call again.
         """
         which = Selection(activity=activity, object=object, sender=sender, host=host, batch=batch).canonical()
-        wanted = {str(outcome) for outcome in (REPLAYED if outcomes is None else outcomes)}
+        wanted = check_words("outcome", REPLAYED if outcomes is None else outcomes, ENDS)
         if which.host is not None and SettledOutcome.DELIVERED in wanted:
             raise InputError("outcomes holds 'delivered'; allowed by host is what was not delivered")
         await self.set_up()
@@ -150,8 +155,11 @@ class QueueControl:
             limit: how many deliveries to list at most, unfinished ones first. The counts are of all.
 
         Raises:
+            InputError: an argument is not usable.
             UnknownActivity: no delivery of it is kept.
         """
+        check_text("activity", activity)
+        check_limit("limit", limit, least=0)
         await self.set_up()
         async with translated():
             return await explain(self._db, activity, limit=limit)
@@ -173,11 +181,12 @@ class QueueControl:
             limit: how many at most.
 
         Raises:
-            InputError: a state is none, or the selection cannot be used.
+            InputError: an argument is not usable.
         """
-        wanted = set(ALL_STATES if states is None else states)
-        if unknown := sorted(wanted - set(ALL_STATES)):
-            raise InputError(f"state is {unknown[0]!r}; allowed are {', '.join(ALL_STATES)}")
+        if selection is not None and not isinstance(selection, Selection):
+            raise InputError(f"selection is {shown(selection)}; allowed is a Selection, or None")
+        wanted = check_words("state", ALL_STATES if states is None else states, ALL_STATES)
+        check_limit("limit", limit)
         await self.set_up()
         async with translated():
             which = selection.canonical() if selection is not None else None
@@ -237,6 +246,8 @@ def url_of(queue: str | PathLike[str]) -> str:
     Raises:
         ConfigError: it is empty, or no server runs on the folder.
     """
+    if not isinstance(queue, str | PathLike):
+        raise ConfigError(f"queue is {shown(queue)}; allowed is a MongoDB URL, a client, or a supervisor's data folder")
     if isinstance(queue, str) and not queue.strip():
         # As a path it would be the working folder.
         raise ConfigError("queue is empty; allowed is a MongoDB URL, a client, or a supervisor's data folder")

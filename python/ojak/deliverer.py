@@ -18,7 +18,7 @@ from ojak.breaker.store import BreakerStore, MemoryBreakers
 from ojak.clock import Clock, SystemClock
 from ojak.config import DelivererConfig
 from ojak.control import translated, url_of
-from ojak.errors import ConfigError, InputError
+from ojak.errors import ConfigError, InputError, shown
 from ojak.host_control import HostControl
 from ojak.http.aiohttp_transport import AiohttpTransport
 from ojak.http.knock import Knocker
@@ -96,6 +96,20 @@ class Deliverer(JobQueue, HostControl, SenderControl):
         clock: Clock | None = None,
     ) -> None:
         self._handlers = check_handlers(handlers)
+        if keys is not None and not isinstance(keys, SenderKeys):
+            raise ConfigError(f"keys is {shown(keys)}; allowed is a SenderKeys, or None")
+        if not isinstance(config, DelivererConfig | None):
+            raise ConfigError(f"config is {shown(config)}; allowed is a DelivererConfig, or None")
+        if not isinstance(outbound, Outbound | None):
+            raise ConfigError(f"outbound is {shown(outbound)}; allowed is an Outbound, or None")
+        for name, function in (
+            ("on_settled", on_settled),
+            ("on_failure", on_failure),
+            ("on_attempt", on_attempt),
+            ("headers", headers),
+        ):
+            if function is not None and not callable(function):
+                raise ConfigError(f"{name} is {shown(function)}; allowed is a function, or None")
         self._owns_client = not isinstance(queue, AsyncMongoClient)
         client = queue if isinstance(queue, AsyncMongoClient) else connect(url_of(queue))
         self._clock = clock or SystemClock()
@@ -257,7 +271,7 @@ class Deliverer(JobQueue, HostControl, SenderControl):
         """
         host = canonical_host(authority)
         if scheme is not None and scheme not in list(Scheme):
-            raise InputError(f"scheme is {str(scheme)[:80]!a}; allowed is {', '.join(Scheme)}, or None")
+            raise InputError(f"scheme is {shown(scheme)}; allowed is {', '.join(Scheme)}, or None")
         await self.set_up()
         async with translated():
             if scheme == Scheme.RFC9421:

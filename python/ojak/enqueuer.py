@@ -13,7 +13,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
 from ojak.control import QueueControl, translated
-from ojak.errors import InputError
+from ojak.errors import InputError, shown
 from ojak.model.activity import Activity, activity_of, check_text
 from ojak.model.batch import Batch
 from ojak.model.domains import BlockedDomains
@@ -334,4 +334,4 @@ def check_key(order_key: str | None, batch: Batch | None) -> str | None:
 def _check_priority(priority: object) -> None:
     if priority is not None and not isinstance(priority, Priority):
         allowed = " or ".join(f"Priority.{line.name}" for line in Priority)
-        raise InputError(f"priority is {priority!r:.80}; allowed is {allowed}, or None")
+        raise InputError(f"priority is {shown(priority)}; allowed is {allowed}, or None")

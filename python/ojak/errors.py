@@ -44,3 +44,15 @@ class QueueUnavailable(StoreError):
 
 class DeliveryError(OjakError):
     """One POST did not come through (raised by `deliver`; the queue turns these into outcomes)."""
+
+
+_SHOWN_MAX = 80
+
+
+def shown(value: object) -> str:
+    """A value as an error's text quotes it: short, in ASCII, and whatever its own `repr` does."""
+    try:
+        text = ascii(value)
+    except Exception:  # noqa: BLE001 - an int of more digits than Python writes, or somebody's own class
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"

@@ -11,8 +11,9 @@ from typing import Final, TypeVar
 from ojak.breaker.admission import BreakerScope
 from ojak.breaker.rules import CircuitBreaker
 from ojak.control import QueueControl, translated
-from ojak.errors import InputError
+from ojak.errors import InputError, shown
 from ojak.model.activity import check_text
+from ojak.model.given import check_duration, check_limit
 from ojak.model.host import (
     ContentForm,
     HostFilter,
@@ -33,7 +34,6 @@ from ojak.store.wakeups import wake
 W = TypeVar("W", bound=StrEnum)
 
 PER_HOST_MAX: Final = 64
-_LONGEST_S: Final = 10 * 365 * 86_400.0
 _BY_MAX: Final = 200
 
 
@@ -55,8 +55,7 @@ class HostControl(QueueControl):
         """
         wanted = _word(HostFilter, "which", which) if which is not None else None
         order = _word(HostSort, "sort", sort)
-        if limit < 1:
-            raise InputError(f"limit is {limit!r}; allowed is 1 or more")
+        check_limit("limit", limit)
         await self.set_up()
         async with translated():
             return await host_views.list_hosts(self._db, wanted, sort=order, limit=limit)
@@ -195,7 +194,7 @@ class HostControl(QueueControl):
     async def limit_host(self, name: str, per_host: int | None) -> None:
         """Let a host have so many requests open, also more than two; None: as many as any other."""
         if per_host is not None and (type(per_host) is not int or not 1 <= per_host <= PER_HOST_MAX):
-            raise InputError(f"per_host is {per_host!r}; allowed is 1 to {PER_HOST_MAX}, or None")
+            raise InputError(f"per_host is {shown(per_host)}; allowed is 1 to {PER_HOST_MAX}, or None")
         await self._set(name, per_host=per_host)
 
     async def set_content_form(self, name: str, form: ContentForm | str | None) -> None:
@@ -244,16 +243,12 @@ def _checked_pause(by: str, duration: timedelta | None) -> float | None:
     check_text("by", by)
     if len(by) > _BY_MAX or not by.isprintable():
         raise InputError(f"by is {by[:80]!a}; allowed is a name of printable characters, at most {_BY_MAX}")
-    if duration is None:
-        return None
-    if not 0 < duration.total_seconds() <= _LONGEST_S:
-        raise InputError(f"duration is {duration}; allowed is more than nothing and at most ten years, or None")
-    return duration.total_seconds()
+    return check_duration(duration)
 
 
 def _word(kind: type[W], field: str, value: W | str) -> W:
     try:
         return kind(value)
-    except ValueError:
+    except (ValueError, TypeError):
         allowed = ", ".join(str(word) for word in kind)
-        raise InputError(f"{field} is {str(value)[:80]!a}; allowed is {allowed}") from None
+        raise InputError(f"{field} is {shown(value)}; allowed is {allowed}") from None

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from ojak.control import translated
 from ojak.enqueuer import Enqueuer
-from ojak.errors import InputError
+from ojak.errors import InputError, shown
 from ojak.model.activity import check_text
+from ojak.model.given import check_limit, check_words
 from ojak.model.job import Priority
 from ojak.model.kind import check_kind
 from ojak.model.kind_job import JobInfo, JobOutcome, KindStatus, QueuedJob, payload_bytes
@@ -65,7 +66,7 @@ class JobQueue(Enqueuer):
             if text is not None:
                 check_text(name, text)
         if not isinstance(priority, Priority):
-            raise InputError(f"priority is {priority!r}; allowed is a Priority")
+            raise InputError(f"priority is {shown(priority)}; allowed is a Priority")
         job = NewKindJob(
             kind=check_kind(kind),
             payload=payload_bytes(payload),
@@ -111,13 +112,12 @@ class JobQueue(Enqueuer):
             limit: how many at most.
 
         Raises:
-            InputError: the kind or a state is none.
+            InputError: an argument is not usable.
         """
         if kind is not None:
             check_kind(kind)
-        wanted = set(ALL_JOB_STATES if states is None else states)
-        if unknown := sorted(wanted - set(ALL_JOB_STATES)):
-            raise InputError(f"state is {unknown[0]!r}; allowed are {', '.join(ALL_JOB_STATES)}")
+        wanted = check_words("state", ALL_JOB_STATES if states is None else states, ALL_JOB_STATES)
+        check_limit("limit", limit)
         await self.set_up()
         async with translated():
             return await list_jobs(self._db, kind, states=wanted, limit=limit)
@@ -168,7 +168,7 @@ class JobQueue(Enqueuer):
             QueueUnavailable: the database did not answer. Call again.
         """
         which = _selection(job, kind)
-        wanted = {str(outcome) for outcome in (REPLAYED_JOBS if outcomes is None else outcomes)}
+        wanted = check_words("outcome", REPLAYED_JOBS if outcomes is None else outcomes, tuple(JobOutcome))
         await self.set_up()
         async with translated():
             count = await replay_jobs(self._db, which.rows(), outcomes=wanted)
@@ -193,5 +193,5 @@ def _row_id(job_id: object) -> bytes:
     except ValueError:
         row_id = b""
     if len(row_id) != 16:
-        raise InputError(f"job is {str(job_id)[:60]!r}; allowed is an id of 32 hexadecimal digits")
+        raise InputError(f"job is {shown(job_id)}; allowed is an id of 32 hexadecimal digits")
     return row_id

@@ -3,17 +3,13 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Final
 
-from ojak.config import DAY_S
 from ojak.control import QueueControl, translated
-from ojak.errors import InputError
 from ojak.model.activity import check_text
+from ojak.model.given import check_duration, check_limit
 from ojak.model.hold import Hold, HoldKind, SenderPause
 from ojak.store.holds import end_hold, holds_of_sender, put_holds, sender_pauses
 from ojak.store.notices import announce_settings, until_known
-
-_LONGEST_S: Final = 3650 * DAY_S
 
 
 class SenderControl(QueueControl):
@@ -45,15 +41,7 @@ class SenderControl(QueueControl):
         """
         check_text("sender", sender, what="an actor's id")
         check_text("by", by, what="a name")
-        if duration is not None and not 0 < duration.total_seconds() <= _LONGEST_S:
-            raise InputError(f"duration is {duration}; allowed is more than nothing and at most ten years")
-        hold = Hold(
-            kind=HoldKind.PAUSE,
-            of=sender,
-            reason="paused",
-            for_s=duration.total_seconds() if duration is not None else None,
-            by=by,
-        )
+        hold = Hold(kind=HoldKind.PAUSE, of=sender, reason="paused", for_s=check_duration(duration), by=by)
         await self.set_up()
         async with translated():
             await put_holds(self._db, [hold])
@@ -79,7 +67,12 @@ class SenderControl(QueueControl):
         return any(ended)
 
     async def sender_pauses(self, *, limit: int = 1000) -> Sequence[SenderPause]:
-        """The senders that nothing is sent for: paused ones first, then those that cannot sign; so many at most."""
+        """The senders that nothing is sent for: paused ones first, then those that cannot sign; so many at most.
+
+        Raises:
+            InputError: the limit is none.
+        """
+        check_limit("limit", limit)
         await self.set_up()
         async with translated():
             return await sender_pauses(self._db, limit=limit)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from ipaddress import IPv4Network, IPv6Network
 
 from ojak.clock import Clock
-from ojak.errors import DeliveryError
+from ojak.errors import DeliveryError, InputError
 from ojak.http.aiohttp_transport import AiohttpTransport
 from ojak.http.guard import Guard
 from ojak.http.knock import ACTIVITY_JSON, Headers, Knocked, Knocker, check_headers
@@ -120,6 +120,12 @@ async def deliver_with_headers(
     if they cannot be sent or are set by the delivery itself.
     """
     check_headers(headers)
+    # The types are checked for callers that run without a type checker.
+    for name, value, kind in (("body", body, bytes), ("key", key, SigningKey), ("first", first, Scheme)):
+        if not isinstance(value, kind):
+            raise InputError(f"{name} is a {type(value).__name__}; allowed is {kind.__name__}")
+    if not isinstance(blocked, BlockedDomains | None):
+        raise InputError(f"blocked is a {type(blocked).__name__}; allowed is BlockedDomains, or None")
     canonical = canonical_inbox(inbox.url if isinstance(inbox, Inbox) else inbox)
     if blocked is not None:
         blocked.check(canonical)

@@ -4,7 +4,7 @@
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address
 from typing import Final
 
-from ojak.errors import DeliveryError
+from ojak.errors import ConfigError, DeliveryError, shown
 
 # SPEC section 3. The standard library's `is_global` is wrong for translated and mapped addresses.
 _IPV4_REFUSED: Final = tuple(
@@ -62,6 +62,8 @@ class Guard:
     __slots__ = ("_allow4", "_allow6", "allow")
 
     def __init__(self, allow: tuple[IPv4Network | IPv6Network, ...] = ()) -> None:
+        if not isinstance(allow, tuple | list) or not all(isinstance(one, IPv4Network | IPv6Network) for one in allow):  # type: ignore[redundant-expr]
+            raise ConfigError(f"allow is {shown(allow)}; allowed is a tuple of IPv4Network and IPv6Network")
         self.allow = allow
         self._allow4 = _masks(allow, 4)
         self._allow6 = _masks(allow, 6)

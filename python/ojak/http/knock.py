@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ojak.clock import Clock, SystemClock
-from ojak.errors import ConfigError, InputError
+from ojak.errors import ConfigError, InputError, shown
 from ojak.http.transport import PostAnswer, PostError, PostRequest, Transport
 from ojak.http.user_agent import user_agent
 from ojak.model.status import KNOCK_STATUSES
@@ -100,8 +100,8 @@ class Knocker:
         content_type: str = ACTIVITY_JSON,
         clock: Clock | None = None,
     ) -> None:
-        if not content_type or not _VALUE.fullmatch(content_type):
-            raise ConfigError(f"content_type is {content_type!r}; allowed is a media type in printable ASCII")
+        if not isinstance(content_type, str) or not content_type or not _VALUE.fullmatch(content_type):  # type: ignore[redundant-expr]
+            raise ConfigError(f"content_type is {shown(content_type)}; allowed is a media type in printable ASCII")
         self._transport = transport
         self._clock = clock if clock is not None else SystemClock()
         self._content_type = ("Content-Type", content_type)
@@ -182,6 +182,12 @@ def check_headers(headers: Headers) -> None:
     Raises InputError naming the field and what is allowed. The value is not shown: it may be a token.
     """
     seen: set[str] = set()
+    # The types are checked for callers that run without a type checker.
+    if not isinstance(headers, list | tuple):
+        raise InputError(f"headers is a {type(headers).__name__}; allowed is a list of pairs of name and value")
+    for field in headers:
+        if not (isinstance(field, tuple) and len(field) == 2 and all(isinstance(part, str) for part in field)):
+            raise InputError(f"headers holds a {type(field).__name__}; allowed are pairs of name and value, both texts")
     for name, value in headers:
         lower = name.lower()
         if not _NAME.fullmatch(name) or lower in _OURS or lower in seen:

@@ -8,7 +8,7 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any
 
-from ojak.errors import ConfigError
+from ojak.errors import ConfigError, shown
 from ojak.http.guard import Guard
 from ojak.http.resolver_map import NO_MAP, load_resolver_map
 from ojak.http.user_agent import user_agent
@@ -39,12 +39,13 @@ class Outbound:
 
     def __post_init__(self) -> None:
         # Said now, by name, and not by the first request.
+        Guard(self.allow_networks)
         _ = self.agent
         _ = self.blocked
         for name in ("resolver_map", "extra_ca"):
             path = getattr(self, name)
-            if path is not None and not os.access(path, os.R_OK):
-                raise ConfigError(f"{name} is {str(path)!r}; allowed is a file that can be read")
+            if path is not None and not _readable(path):
+                raise ConfigError(f"{name} is {shown(path)}; allowed is a file that can be read")
 
     @property
     def agent(self) -> str:
@@ -58,7 +59,8 @@ class Outbound:
         Raises:
             ConfigError: one is no domain.
         """
-        return _blocked(self.blocked_domains)
+        given = self.blocked_domains
+        return _blocked(given) if isinstance(given, tuple) else BlockedDomains(given)  # type: ignore[redundant-expr]
 
     def transport_options(self) -> dict[str, Any]:
         """What the transport is made with.
@@ -72,6 +74,14 @@ class Outbound:
             "extra_ca": self.extra_ca,
             "proxy": self.proxy,
         }
+
+
+def _readable(path: object) -> bool:
+    try:
+        return isinstance(path, str | os.PathLike) and os.access(path, os.R_OK)
+    except ValueError:
+        # A NUL, or a surrogate that is no byte of a name.
+        return False
 
 
 @lru_cache(maxsize=4)

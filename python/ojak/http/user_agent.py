@@ -6,7 +6,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from ojak.errors import ConfigError
+from ojak.errors import ConfigError, shown
 
 _ALLOWED: Final = re.compile(r"[!-~](?:[ -~]{0,498}[!-~])?")
 
@@ -16,12 +16,14 @@ def user_agent(instance_url: str | None = None, given: str | None = None) -> str
 
     Raises ConfigError if the result is not 1 to 500 printable ASCII characters.
     """
+    if not isinstance(given, str | None):
+        raise ConfigError(f"user_agent is {shown(given)}; allowed are 1 to 500 printable ASCII characters")
     field, value = ("user_agent", given) if given is not None else ("instance_url", instance_url)
     agent = given if given is not None else f"Ojak/{_version()}"
     if given is None and instance_url is not None:
         agent += f" (+{instance_url})"
     if not _ALLOWED.fullmatch(agent):
-        raise ConfigError(f"{field} is {value!r}; allowed are 1 to 500 printable ASCII characters")
+        raise ConfigError(f"{field} is {shown(value)}; allowed are 1 to 500 printable ASCII characters")
     return agent
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from ojak.errors import InputError
+from ojak.errors import InputError, shown
 from ojak.model.order import first_type, implicit_key, reference
 
 MAX_ID_BYTES = 2048
@@ -94,7 +94,7 @@ def check_text(field: str, value: object, *, what: str = "text") -> None:
                 return
         except UnicodeEncodeError:
             pass
-    raise InputError(f"{field} is {str(value)[:80]!a}; allowed is {what} of 1 to {MAX_ID_BYTES} bytes without NUL")
+    raise InputError(f"{field} is {shown(value)}; allowed is {what} of 1 to {MAX_ID_BYTES} bytes without NUL")
 
 
 def _bytes_of(source: bytes | str | Mapping[str, Any]) -> bytes:

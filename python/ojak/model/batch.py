@@ -4,11 +4,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
-from ojak.errors import InputError
+from ojak.errors import InputError, shown
 from ojak.model.activity import check_text
+from ojak.model.given import LONGEST_S
 from ojak.model.job import UNFINISHED
 from ojak.model.outcome import SentState
+
+_LONGEST: Final = timedelta(seconds=LONGEST_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +40,13 @@ class Batch:
         if isinstance(self.deadline, datetime):
             if self.deadline.tzinfo is None:
                 raise InputError(f"deadline is {self.deadline!r}; allowed is a moment with its zone, or a timedelta")
-        elif self.deadline is not None and self.deadline <= timedelta(0):
-            raise InputError(f"deadline is {self.deadline!r}; allowed is a time after the send, or a moment")
+        elif self.deadline is not None and not (
+            isinstance(self.deadline, timedelta)  # type: ignore[redundant-expr]
+            and timedelta(0) < self.deadline <= _LONGEST
+        ):
+            raise InputError(
+                f"deadline is {shown(self.deadline)}; allowed is a moment, or a timedelta of up to ten years"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

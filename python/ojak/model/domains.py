@@ -4,7 +4,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from ojak.errors import ConfigError
+from ojak.errors import ConfigError, shown
 from ojak.model.inbox import CanonicalInbox, InvalidInbox, canonical_inbox
 
 MAX_DOMAINS: Final = 100_000
@@ -26,6 +26,9 @@ class BlockedDomains:
     __slots__ = ("_hosts",)
 
     def __init__(self, names: Iterable[str] = ()) -> None:
+        if isinstance(names, str | bytes | bytearray) or not isinstance(names, Iterable):
+            # Of a single name each character would be a domain.
+            raise ConfigError(f"blocked_domains is {shown(names)}; allowed is a list of domains, also for one")
         self._hosts = frozenset(_host_of(name) for name in names)
         if len(self._hosts) > MAX_DOMAINS:
             raise ConfigError(f"blocked_domains holds {len(self._hosts)} domains; allowed are {MAX_DOMAINS}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from ojak.errors import ConfigError, InputError, OjakError
+from ojak.errors import ConfigError, InputError, OjakError, shown
 from ojak.model.kind import check_kind
 
 
@@ -110,7 +110,7 @@ class Handler:
         if isinstance(value, bool) or not isinstance(value, allowed) or not low <= value <= high:
             what = "a whole number" if whole else "a number"
             raise ConfigError(
-                f"{name} of handler {self.kind!r} is {value!r}; allowed is {what} from {low:g} to {high:g}"
+                f"{name} of handler {self.kind!r} is {shown(value)}; allowed is {what} from {low:g} to {high:g}"
             )
 
     @property

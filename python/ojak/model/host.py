@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from ojak.errors import InputError
+from ojak.errors import InputError, shown
 from ojak.model.inbox import InvalidInbox, canonical_inbox
 
 
@@ -222,7 +222,7 @@ def canonical_host(name: str) -> str:
     Raises:
         InputError: it is no name of a host.
     """
-    given = _HOST.fullmatch(str(name))
+    given = _HOST.fullmatch(name) if isinstance(name, str) else None  # type: ignore[redundant-expr]
     if given is not None:
         scheme, authority = given[1], given[2] or given[3]
         if scheme is None:
@@ -230,6 +230,6 @@ def canonical_host(name: str) -> str:
         with contextlib.suppress(InvalidInbox):
             return canonical_inbox(f"{scheme}://{authority}/").authority
     raise InputError(
-        f"host is {str(name)[:200]!a}; allowed is a host's name, with its port if that is not its scheme's own,"
+        f"host is {shown(name)}; allowed is a host's name, with its port if that is not its scheme's own,"
         " such as example.org or example.org:8443; or its origin, such as http://example.org:443"
     )

@@ -4,7 +4,7 @@
 import re
 from typing import Final
 
-from ojak.errors import InputError
+from ojak.errors import InputError, shown
 
 DELIVERY: Final = "delivery"
 """The kind of job that Ojak has the handler of."""
@@ -27,7 +27,7 @@ def check_kind(kind: object) -> str:
     """
     if not isinstance(kind, str) or not _NAME.fullmatch(kind):
         raise InputError(
-            f"kind is {str(kind)[:60]!r}; allowed are 1 to 40 of a-z 0-9 _ - with a letter first, such as 'archive'"
+            f"kind is {shown(kind)}; allowed are 1 to 40 of a-z 0-9 _ - with a letter first, such as 'archive'"
         )
     if kind == DELIVERY:
         raise InputError(f"kind is {kind!r}; allowed is any other: deliveries are queued with send")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from ojak.errors import InputError
+from ojak.errors import InputError, shown
 from ojak.model.job import Priority
 from ojak.model.outcome import SentState
 
@@ -176,10 +176,10 @@ def delay_of(*, run_at: Any, delay_s: Any, now: datetime) -> float:
         if delay_s:
             raise InputError("run_at and delay_s are given; allowed is one of them")
         if not isinstance(run_at, datetime) or run_at.tzinfo is None:
-            raise InputError(f"run_at is {run_at!r}; allowed is a moment with its zone")
+            raise InputError(f"run_at is {shown(run_at)}; allowed is a moment with its zone")
         delay_s = max(0.0, (run_at.astimezone(UTC) - now) / timedelta(seconds=1))
     if isinstance(delay_s, bool) or not isinstance(delay_s, int | float) or not 0 <= delay_s <= _LONGEST_DELAY_S:
         raise InputError(
-            f"{'run_at' if run_at is not None else 'delay_s'} lies {delay_s!r} s ahead; allowed is 0 to ten years"
+            f"{'run_at' if run_at is not None else 'delay_s'} lies {shown(delay_s)} s ahead; allowed is 0 to ten years"
         )
     return float(delay_s)

@@ -51,6 +51,9 @@ class Selection:
         return type(self)(host=canonical_host(self.host))
 
 
+ENDS: Final[tuple[str, ...]] = (*SettledOutcome, *FailureReason)
+"""How a delivery may have ended."""
+
 REPLAYED: Final = frozenset(
     {*SettledOutcome, *FailureReason} - {SettledOutcome.DELIVERED, SettledOutcome.SUPERSEDED, SettledOutcome.CANCELLED}
 )

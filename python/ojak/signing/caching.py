@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from ojak.clock import Clock, SystemClock
-from ojak.errors import ConfigError, UnknownSender
+from ojak.errors import ConfigError, UnknownSender, shown
 from ojak.signing.keys import SenderKeyring, SenderKeys
 
 
@@ -40,8 +40,8 @@ class CachingSenderKeys:
         clock: Clock | None = None,
     ) -> None:
         for name, value in (("ttl_s", ttl_s), ("retry_s", retry_s), ("max_senders", max_senders)):
-            if not value > 0:
-                raise ConfigError(f"{name} is {value}; a number above 0 is allowed")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:  # type: ignore[redundant-expr]
+                raise ConfigError(f"{name} is {shown(value)}; a number above 0 is allowed")
         self._inner = inner
         self._ttl_s = ttl_s
         self._retry_s = retry_s

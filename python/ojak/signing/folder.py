@@ -13,7 +13,7 @@ from tempfile import mkstemp
 from urllib.parse import quote
 
 from ojak._ojak import PrivateKey
-from ojak.errors import OjakError, UnknownSender
+from ojak.errors import ConfigError, OjakError, UnknownSender, shown
 from ojak.signing.errors import KeyExists, KeyRefused, KeysOutOfReach
 from ojak.signing.keys import SenderKeyring, SigningKey
 
@@ -37,6 +37,8 @@ class FolderSenderKeys:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
+        if not isinstance(folder, str | os.PathLike):
+            raise ConfigError(f"folder is {shown(folder)}; allowed is a folder's path")
         self._folder = Path(folder)
         self._warned: set[Path] = set()
 
@@ -94,6 +96,9 @@ class FolderSenderKeys:
 
     def paths_of(self, sender: str) -> tuple[Path, Path]:
         """Name the files of a sender's RSA and Ed25519 key. Raises `UnknownSender` for an id that is no text."""
+        # As the type says, for callers that run without a type checker.
+        if not isinstance(sender, str):
+            raise UnknownSender(sender)
         try:
             # Not even a slash or a colon stays, so no sender leads out of the folder.
             name = quote(sender, safe="")

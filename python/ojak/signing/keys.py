@@ -38,6 +38,11 @@ class SenderKeyring:
 
 
 def _check_kind(key: SigningKey, kind: str) -> None:
+    # For callers that run without a type checker.
+    if not isinstance(key, SigningKey) or not isinstance(key.key, PrivateKey):  # type: ignore[redundant-expr]
+        raise KeyRefused(
+            "unsupported_key", f"{kind} is a {type(key).__name__}; allowed is a SigningKey of a PrivateKey"
+        )
     if key.key.kind != kind:
         raise KeyRefused(
             "unsupported_key", f"the key {key.key_id} is of kind {key.key.kind}; one of kind {kind} is wanted there"

@@ -13,7 +13,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from ojak.clock import SystemClock
-from ojak.errors import ConfigError, StoreError
+from ojak.errors import ConfigError, StoreError, shown
 from ojak.store.now import EPOCH, Now
 from ojak.store.trouble import NO_REPLICA_SET, explained
 
@@ -95,6 +95,8 @@ class QueueDatabase:
         Raises:
             ConfigError: the database's name is not usable.
         """
+        if not isinstance(name, str):
+            raise ConfigError(f"database is {shown(name)}; allowed is a MongoDB database name")
         try:
             self._database = client.get_database(
                 name,

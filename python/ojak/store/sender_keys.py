@@ -8,7 +8,7 @@ from typing import Any, Final
 from pymongo import AsyncMongoClient
 from pymongo.errors import DuplicateKeyError, InvalidName
 
-from ojak.errors import ConfigError, UnknownSender
+from ojak.errors import ConfigError, UnknownSender, shown
 from ojak.model.key_fields import KeyFields
 from ojak.signing import KeyExists, KeyRefused, PrivateKey, SenderKeyring, SigningKey
 from ojak.signing.key_store import KnownSender
@@ -40,6 +40,10 @@ class CollectionSenderKeys:
         collection: str = "sender_keys",
         fields: KeyFields | None = None,
     ) -> None:
+        if not isinstance(mongo, AsyncMongoClient | str):
+            raise ConfigError(f"mongo is {shown(mongo)}; allowed is an AsyncMongoClient, or a MongoDB URL")
+        if not isinstance(database, str):
+            raise ConfigError(f"database is {shown(database)}; allowed is a MongoDB database name")
         self._own = None if isinstance(mongo, AsyncMongoClient) else connect(mongo, maxPoolSize=4)
         client = self._own if self._own is not None else mongo
         assert isinstance(client, AsyncMongoClient)
@@ -163,6 +167,11 @@ class CollectionSenderKeys:
             raise explained(error) from error
 
     def _is(self, sender: str) -> Document:
+        try:
+            sender.encode()
+        except (UnicodeEncodeError, AttributeError):
+            # No text that MongoDB could hold.
+            raise UnknownSender(sender) from None
         # As a value: an id that came from outside must never be read as an operator.
         return {self._fields.sender: {"$eq": sender}}
 
