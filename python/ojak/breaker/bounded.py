@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store of breakers that answers in time: one that hangs would hold slots and claims; one that raises does not."""
+"""A store of breakers that answers in time, and what can be understood: anything else counts as a call that raised."""
 
 import asyncio
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from ojak.breaker.admission import Admission, BreakerScope, Probe
+from ojak.breaker.admission import Admission, BreakerScope, Probe, Verdict
 from ojak.breaker.store import BreakerResult, BreakerStore
 from ojak.errors import StoreError
 
 ANSWER_S: Final = 5.0
 """What takes longer counts as a call that raised."""
+_LONGEST_S: Final = 10 * 365 * 86_400.0
+"""What is held for ever is asked about again after ten years; no date of the database lies further ahead for sure."""
 
 
 class BoundedBreakers:
     """An application's store, each call of which ends within 5 s, or raises TimeoutError.
+
+    What it answers is looked at, since it comes from elsewhere: one that is no answer ends no worker.
 
     Args:
         store: decides.
@@ -56,7 +62,32 @@ class BoundedBreakers:
             return await self._store.heard_from(key)
 
 
-def _one_each(answers: Sequence[Admission], asked: int) -> Sequence[Admission]:
+def _one_each(answers: object, asked: int) -> list[Admission]:
+    """What a store answered, with times that can be kept.
+
+    Raises:
+        StoreError: it is not one answer to each question.
+    """
+    if not isinstance(answers, list | tuple):
+        raise StoreError(f"breakers gave a {type(answers).__name__}; allowed is a list of Admission")
     if len(answers) != asked:
         raise StoreError(f"breakers gave {len(answers)} answers to {asked} questions; allowed is one to each")
-    return answers
+    return [_understood(answer) for answer in answers]
+
+
+def _understood(answer: object) -> Admission:
+    if not isinstance(answer, Admission):
+        raise StoreError(f"breakers gave a {type(answer).__name__}; allowed is an Admission")
+    if not isinstance(answer.probe, Probe | None):
+        raise StoreError(f"breakers gave a {type(answer.probe).__name__} as probe; allowed is a Probe, or None")
+    if not isinstance(answer.verdict, Verdict):
+        # Its text is as good.
+        if answer.verdict not in list(Verdict):  # type: ignore[unreachable]
+            raise StoreError(f"breakers gave a {type(answer.verdict).__name__} as verdict; allowed is a Verdict")
+        answer = replace(answer, verdict=Verdict(answer.verdict))
+    if answer.verdict is not Verdict.HOLD:
+        return answer
+    hold_s: object = answer.hold_s
+    if isinstance(hold_s, bool) or not isinstance(hold_s, int | float) or math.isnan(hold_s):
+        raise StoreError("breakers hold for no time that is a number; allowed are seconds")
+    return replace(answer, hold_s=float(min(max(hold_s, 0.0), _LONGEST_S)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ojak.cli.show import counted, print_cancelled, print_counts, print_json, time_in_words
+from ojak.cli.show import counted, print_cancelled, print_counts, print_json, printable, time_in_words
 from ojak.cli.where import where_options
 from ojak.cli.which import WHERE, on_queue, say_waiting
 
@@ -35,7 +35,7 @@ def show(tag: str, failures: int, config: Path | None, *, as_json: bool, **flags
     if as_json:
         print_json({**asdict(progress), "total": progress.total, "unfinished": progress.unfinished})
         return
-    click.echo(f"{tag}: {counted(progress.total, 'delivery')}, {progress.unfinished} unfinished")
+    click.echo(f"{printable(tag)}: {counted(progress.total, 'delivery')}, {progress.unfinished} unfinished")
     print_counts(progress.counts)
     click.echo(f"began {time_in_words(progress.began_at)}")
     if progress.deadline is not None:

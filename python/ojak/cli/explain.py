@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ojak.cli.show import counted, print_delivery, print_json
+from ojak.cli.show import counted, print_delivery, print_json, printable
 from ojak.cli.where import where_options
 from ojak.cli.which import WHERE, on_queue
 from ojak.model.outcome import SentState
@@ -30,7 +30,7 @@ def explain(activity: str, limit: int, config: Path | None, *, as_json: bool, **
         print_json(asdict(explained) | {"total": explained.total})
         return
     counts = ", ".join(f"{count} {state}" for state, count in sorted(explained.counts.items()))
-    click.echo(f"{explained.activity_id}: {counted(explained.total, 'delivery')}, {counts}")
+    click.echo(f"{printable(explained.activity_id)}: {counted(explained.total, 'delivery')}, {counts}")
     for delivery in explained.deliveries:
         print_delivery(delivery, named=False)
     left = explained.total - explained.counts.get(SentState.PENDING, 0) - len(explained.deliveries)

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import click
 
-from ojak.cli.show import counted, print_json
+from ojak.cli.show import counted, print_json, printable
 from ojak.cli.where import key_store_of, queue_of, settings_of, where_options
 from ojak.cli.which import WHERE
 from ojak.deliverer import Deliverer
@@ -101,7 +101,7 @@ def list_(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
         if as_json:
             print_json({"sender": known.sender, "retired": known.retired})
         else:
-            click.echo(f"{known.sender}  (retired)" if known.retired else known.sender)
+            click.echo(printable(known.sender) + ("  (retired)" if known.retired else ""))
 
 
 @keys.command("retire")

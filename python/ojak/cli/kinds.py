@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import click
 
-from ojak.cli.show import time_in_words
+from ojak.cli.show import printable, time_in_words
 from ojak.model.kind_job import JobInfo, KindStatus
 
 _UNITS = (("day", 86_400), ("h", 3600), ("min", 60), ("s", 1))
@@ -39,7 +39,7 @@ def span_in_words(seconds: float) -> str:
 
 def print_job(job: JobInfo) -> None:
     """Print a job: its id, kind and key, and how it stands."""
-    click.echo(f"{job.id} {job.kind}" + (f" {job.key}" if job.key is not None else ""))
+    click.echo(f"{job.id} {job.kind}" + (f" {printable(job.key)}" if job.key is not None else ""))
     parts = [job.state]
     if job.next_try is not None:
         parts.append(f"next try {time_in_words(job.next_try)}")
@@ -52,5 +52,5 @@ def print_job(job: JobInfo) -> None:
     if job.reason:
         parts.append(f"last {job.reason}")
     if job.detail:
-        parts.append(job.detail)
+        parts.append(printable(job.detail))
     click.echo(f"  {' · '.join(parts)}")

@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from ojak.cli.show import printable
 from ojak.cli.where import key_store_of, queue_of, settings_of, where_options
 from ojak.deliverer import Deliverer
 from ojak.errors import InputError
@@ -161,14 +162,9 @@ def _print_json(sent: Sent) -> None:
 
 def _print_words(sent: Sent) -> None:
     counts = ", ".join(f"{sent.count(state)} {state}" for state in SentState if sent.count(state))
-    click.echo(f"{_printable(sent.activity_id)}: {counts}")
+    click.echo(f"{printable(sent.activity_id[:_TEXT_MAX])}: {counts}")
     for number, (given, reason) in enumerate(sent.refused.items()):
         if number == _SHOWN_MAX:
             click.echo(f"  … and {len(sent.refused) - _SHOWN_MAX} more refused; --json lists all", err=True)
             break
-        click.echo(f"  refused {_printable(given)}: {reason}", err=True)
-
-
-def _printable(text: str) -> str:
-    """What others wrote, as a terminal may have it: without its control characters and halves of characters."""
-    return text[:_TEXT_MAX] if text.isprintable() else ascii(text[:_TEXT_MAX])[1:-1]
+        click.echo(f"  refused {printable(given[:_TEXT_MAX])}: {reason}", err=True)

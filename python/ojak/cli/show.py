@@ -122,6 +122,11 @@ def time_in_words(moment: datetime | None) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ") if moment is not None else "unknown"
 
 
+def printable(text: str) -> str:
+    """What others wrote, as a terminal may have it: without its control characters and halves of characters."""
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
 def _cut(text: str | None) -> str:
-    text = text or ""
+    text = printable(text or "")
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"

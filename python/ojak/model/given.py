@@ -30,8 +30,9 @@ def check_duration(value: object) -> float | None:
     if value is None:
         return None
     if not isinstance(value, timedelta) or not 0 < value.total_seconds() <= LONGEST_S:
+        given = str(value) if isinstance(value, timedelta) else shown(value)
         raise InputError(
-            f"duration is {shown(value)}; allowed is a timedelta, more than nothing and at most ten years, or None"
+            f"duration is {given}; allowed is more than nothing and at most ten years, a timedelta, or None"
         )
     return value.total_seconds()
 

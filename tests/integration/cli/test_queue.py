@@ -160,3 +160,42 @@ def test_a_sender_is_paused_shown_and_resumed(where, capsys):
 def test_what_cannot_be_paused_is_said(where, capsys, arguments, says):
     assert main(["queue", "pause", *arguments, *where]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_what_others_wrote_reaches_no_terminal_as_it_is(mongod_url: str, capsys):
+    """An id, a tag, a sender or a name with control characters would move the cursor, or colour what follows."""
+    odd, shown = "https://a.test/\x1b[2Jx\nfake: 0 deliveries", r"https://a.test/\x1b[2Jx\nfake: 0 deliveries"
+    where = ["--mongo-url", mongod_url, "--database", "cli-odd"]
+
+    async def fill() -> None:
+        async with Deliverer(mongod_url, database="cli-odd") as deliverer:
+            await deliverer.send_batch({"id": odd, "type": "Like"}, odd, INBOXES[:1], Batch(tag=odd))
+            await deliverer.enqueue("media", {}, key=odd)
+
+    asyncio.run(fill())
+    try:
+        assert main(["queue", "pause", "--sender", odd, "--by", odd, *where]) == 0
+        for command in (
+            ["explain", odd],
+            ["queue", "list"],
+            ["queue", "status"],
+            ["batch", "show", odd],
+            ["jobs", "list"],
+        ):
+            capsys.readouterr()
+            assert main([*command, *where]) == 0
+            said = capsys.readouterr().out
+            assert shown in said, command
+            assert "\x1b" not in said, command
+            assert "\nfake" not in said, command
+    finally:
+        with MongoClient[dict[str, object]](mongod_url) as client:
+            client.drop_database("cli-odd")
+
+
+@pytest.mark.parametrize("command", [["explain"], ["batch", "show"], ["queue", "resume", "--sender"]])
+def test_an_id_that_is_no_text_is_refused_in_a_line(where, capsys, command):
+    assert main([*command, "\udcff", *where]) == 2
+    said = capsys.readouterr().err
+    assert "is '\\udcff'; allowed is" in said
+    assert "Traceback" not in said

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from ojak import Deliverer, StoreError
-from ojak.breaker.admission import CLEAN, Admission, BreakerScope, Probe
+from ojak.breaker.admission import CLEAN, Admission, BreakerScope, Probe, Verdict
 from ojak.breaker.bounded import BoundedBreakers
+from ojak.breaker.circuit import Signal
 from ojak.breaker.store import BreakerResult, MemoryBreakers
 
 PROBES = [Probe(key="h.test", token=b"t")]
@@ -96,3 +99,64 @@ async def test_a_deliverer_bounds_an_applications_store_and_not_its_own():
         deliverer = Deliverer("mongodb://127.0.0.1:1/", breakers=given)  # type: ignore[arg-type]
         assert isinstance(deliverer._breakers, kind)
         await deliverer.close()
+
+
+class Odd(Redis):
+    """A store that answers with whatever it was told to."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        self.answer = answer
+
+    async def admit(self, keys: Sequence[str], *, hold_s: float) -> Sequence[Admission]:
+        return self.answer
+
+    async def record(self, results: Sequence[BreakerResult]) -> Sequence[Admission]:
+        return self.answer
+
+
+def held(**fields: Any) -> list[Admission]:
+    return [Admission(verdict=Verdict.HOLD, **fields)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        7,
+        "send",
+        {"h.test": CLEAN},
+        [],
+        [CLEAN, CLEAN],
+        [None],
+        ["send"],
+        held(hold_s=math.nan),
+        held(hold_s="7"),
+        held(hold_s=None),
+        held(hold_s=True),
+        held(probe=7),
+        [Admission(verdict="SEND")],  # type: ignore[arg-type]
+        [Admission(verdict=None)],  # type: ignore[arg-type]
+    ],
+    ids=repr,
+)
+async def test_a_store_that_answers_nonsense_counts_as_one_that_raises(answer: Any):
+    """Where breakers are kept for inboxes such an answer ended the run, or failed each attempt."""
+    store = BoundedBreakers(Odd(answer))
+    with pytest.raises(StoreError):
+        await store.admit(["h.test"], hold_s=1)
+    with pytest.raises(StoreError):
+        await store.record([BreakerResult(key="h.test", signal=Signal.FAILURE, probe=None)])
+
+
+@pytest.mark.parametrize(
+    ("given_s", "kept_s"), [(math.inf, 315_360_000.0), (1e300, 315_360_000.0), (-5, 0.0), (7, 7.0), (0.3, 0.3)]
+)
+async def test_a_time_that_no_date_can_hold_is_ten_years(given_s: float, kept_s: float):
+    (answer,) = await BoundedBreakers(Odd(held(hold_s=given_s))).admit(["h.test"], hold_s=1)
+    assert (answer.verdict, answer.hold_s) == (Verdict.HOLD, kept_s)
+
+
+async def test_a_verdict_may_be_its_text():
+    (answer,) = await BoundedBreakers(Odd([Admission(verdict="hold", hold_s=7)])).admit(["h.test"], hold_s=1)  # type: ignore[arg-type]
+    assert answer.verdict is Verdict.HOLD
