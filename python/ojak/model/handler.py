@@ -99,6 +99,9 @@ class Handler:
             raise ConfigError(
                 f"call of handler {self.kind!r} is a {type(self.call).__name__}; allowed is a function of a HandledJob"
             )
+        if inspect.isgeneratorfunction(self.call) or inspect.isasyncgenfunction(self.call):
+            # Calling one runs nothing of it, and its job would be done.
+            raise ConfigError(f"call of handler {self.kind!r} is a generator function; allowed is one that returns")
         self._check("concurrency", self.concurrency, 1, 256, whole=True)
         if self.max_attempts is not None:
             self._check("max_attempts", self.max_attempts, 1, 100, whole=True)

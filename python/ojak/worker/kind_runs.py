@@ -138,7 +138,7 @@ class KindRuns:
         task = asyncio.current_task()
         try:
             async with limit:
-                await self._call(handler, run)
+                await self._call(handler, run, limit)
         except JobRefused as error:
             return KindEnded(
                 job=run.job, outcome=JobOutcome.REFUSED, spent=True, reason="refused", detail=_text(str(error))
@@ -151,10 +151,19 @@ class KindRuns:
             return self._failed(run, error)
         return KindEnded(job=run.job, outcome=JobOutcome.DONE, spent=True)
 
-    async def _call(self, handler: Handler, run: _Run) -> None:
+    async def _call(self, handler: Handler, run: _Run, limit: asyncio.Timeout) -> None:
         answer = await self._in_thread(handler, run) if run.in_thread else handler.call(run.given)
-        if inspect.isawaitable(answer):
-            await answer
+        if not inspect.isawaitable(answer):
+            return
+        if run.in_thread:
+            # A plain function around an asynchronous one, as decorators are. From here on it is like any other of
+            # those: it ends with its time, and when it is asked to.
+            run.in_thread = False
+            if handler.timeout_s is not None:
+                limit.reschedule(asyncio.get_running_loop().time() + handler.timeout_s)
+            if run.stop is not None and run.task is not None:
+                run.task.cancel()
+        await answer
 
     async def _in_thread(self, handler: Handler, run: _Run) -> Any:
         """Call a plain function; once its time is over it is asked to stop, and awaited all the same."""

@@ -2,6 +2,7 @@
 """An application's own kinds of job: queued, run, retried, ended."""
 
 import asyncio
+from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -170,6 +171,39 @@ async def test_a_handler_over_its_time_has_failed(make: Make, db: QueueDatabase)
         await ended(db, 2)
     states = await deliverer.jobs()
     assert [(state.state, state.reason) for state in states] == [("out-of-retries", "handler-timeout")] * 2
+
+
+async def test_a_plain_function_around_an_asynchronous_one_has_its_time_too(make: Make, db: QueueDatabase):
+    """As a decorator without `async` makes one: what it gave was awaited without an end."""
+    ended_by: list[str] = []
+    began = asyncio.Event()
+
+    async def hang(job: HandledJob) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended_by.append(job.kind)
+            raise
+
+    def decorated(job: HandledJob) -> Awaitable[None]:
+        return hang(job)
+
+    deliverer = make(
+        Handler(kind="slow", call=decorated, timeout_s=0.1, max_attempts=1),
+        Handler(kind="long", call=decorated),
+    )
+    async with running(deliverer):
+        slow = await deliverer.enqueue("slow", {})
+        await ended(db)
+        assert (await deliverer.job(slow.id)).reason == "handler-timeout"
+        began.clear()
+        long = await deliverer.enqueue("long", {})
+        await began.wait()
+        await deliverer.cancel_jobs(job=long.id)
+        await ended(db, 2)
+    assert ended_by == ["slow", "long"]
+    assert (await deliverer.job(long.id)).state == "cancelled"
 
 
 class LibraryTimeout(BaseException):

@@ -2,6 +2,7 @@
 """Kinds of job, their lanes, their handlers, and what is handed over to them."""
 
 import functools
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,6 +25,14 @@ async def work(job: HandledJob) -> None: ...
 
 
 def plain(job: HandledJob) -> None: ...
+
+
+def yields(job: HandledJob) -> Iterator[None]:
+    yield
+
+
+async def yields_later(job: HandledJob) -> AsyncIterator[None]:
+    yield
 
 
 class Works:
@@ -59,6 +68,8 @@ def test_ids_of_jobs_and_of_deliveries_are_apart():
     [
         ({"kind": "No"}, "handler: kind is 'No'"),
         ({"call": 3}, "call of handler 'media' is a int; allowed is a function"),
+        ({"call": yields}, "call of handler 'media' is a generator function; allowed is one that returns"),
+        ({"call": yields_later}, "call of handler 'media' is a generator function; allowed is one that returns"),
         ({"concurrency": 0}, "concurrency of handler 'media' is 0; allowed is a whole number from 1 to 256"),
         ({"concurrency": 1.5}, "allowed is a whole number from 1 to 256"),
         ({"concurrency": True}, "allowed is a whole number from 1 to 256"),
