@@ -162,6 +162,8 @@ async def end_behind(db: QueueDatabase, hold: bytes, outcome: SettledOutcome) ->
 
 async def stray_holds(db: QueueDatabase) -> list[bytes]:
     """Holds that rows wait behind and that are over, gone or not there: what crashes left. Reads an entry a hold."""
-    behind = [bytes(hold) for hold in await db.jobs.distinct("behind", {"state": _ASIDE})]
+    found = await db.jobs.distinct("behind", {"state": _ASIDE})
+    # What is no id was written by somebody else, and is in nobody's way.
+    behind = [hold for hold in found if isinstance(hold, bytes)]
     standing = await holds_of(db, behind)
     return [hold for hold in behind if (row := standing.get(hold)) is None or row.over or row.gone]

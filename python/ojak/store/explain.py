@@ -90,7 +90,8 @@ async def _read(db: QueueDatabase, rows: Sequence[Document]) -> list[DeliverySta
     ):
         hold = _Hold(paused=host["paused"], until=host["hold_until"])
         held[host["_id"]] = max(hold, held.get(host["_id"], hold))
-    holds = await holds_of(db, {bytes(row["behind"]) for row in waiting if row["state"] == "aside" and "behind" in row})
+    aside = [row.get("behind") for row in waiting if row["state"] == "aside"]
+    holds = await holds_of(db, {given for given in aside if isinstance(given, bytes)})
     behind = await _behind(db, [row["order"] for row in waiting if row["state"] == "blocked" and "order" in row])
     now = await db.server_time()
     return [_state_of(row, held, behind, holds, now) for row in rows]

@@ -6,8 +6,9 @@ lets go what waits behind it, in steps, before the row of the hold is deleted. S
 rows behind a hold that is over, or that is not there: both are found.
 """
 
+import logging
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -19,6 +20,8 @@ from ojak.config import DAY_S
 from ojak.model.hold import Hold, HoldKind, SenderPause, hold_id
 from ojak.store.database import Document, QueueDatabase
 from ojak.store.now import EPOCH, NEVER
+
+_log = logging.getLogger("ojak.store.holds")
 
 GONE_FIRST_S: Final = 3600.0
 GONE_LATER_S: Final = 7 * DAY_S
@@ -55,22 +58,34 @@ class HoldRow:
     reason: str
 
 
-def _row_of(row: Document) -> HoldRow:
-    return HoldRow(
-        id=bytes(row["_id"]),
-        kind=HoldKind(row["kind"]),
-        of=row["of"],
-        mark=bytes(row["mark"]),
-        left_s=float(row["left_ms"]) / 1000,
-        over=row.get("over") is True,
-        gone=row.get("gone") is True,
-        reason=str(row.get("reason", "")),
-    )
+async def _read(rows: AsyncIterable[Document]) -> list[HoldRow]:
+    """Holds that can be read. One that somebody edited holds nothing, and is in no other's way."""
+    found: list[HoldRow] = []
+    async for row in rows:
+        try:
+            hold = HoldRow(
+                id=bytes(row["_id"]),
+                kind=HoldKind(row["kind"]),
+                of=row["of"],
+                mark=bytes(row["mark"]),
+                left_s=float(row["left_ms"]) / 1000,
+                over=row.get("over") is True,
+                gone=row.get("gone") is True,
+                reason=str(row.get("reason", "")),
+            )
+        except (KeyError, TypeError, ValueError):
+            _log.error("a hold cannot be read, and holds nothing", extra={"hold": ascii(row["_id"])[:80]})
+            continue
+        if isinstance(hold.of, str):
+            found.append(hold)
+    return found
 
 
 def _fields(db: QueueDatabase) -> Document:
     fields: Document = dict.fromkeys(("kind", "of", "mark", "over", "gone", "reason"), 1)
-    return fields | {"left_ms": {"$subtract": ["$until", db.now.expr]}}
+    is_date = {"$eq": [{"$type": "$until"}, "date"]}
+    # A difference to anything else would fail the whole read.
+    return fields | {"left_ms": {"$cond": [is_date, {"$subtract": ["$until", db.now.expr]}, None]}}
 
 
 async def put_holds(db: QueueDatabase, holds: Collection[Hold]) -> None:
@@ -132,20 +147,19 @@ async def standing_holds(db: QueueDatabase) -> list[HoldRow]:
     found: list[HoldRow] = []
     for kinds in ({"kind": HoldKind.PAUSE.value}, {"kind": {"$ne": HoldKind.PAUSE.value}}):
         rows = db.holds.find({**kinds, "over": {"$ne": True}}, _fields(db)).limit(_KNOWN_MAX)
-        found += [_row_of(row) async for row in rows]
+        found += await _read(rows)
     return found
 
 
 async def holds_of(db: QueueDatabase, ids: Collection[bytes]) -> dict[bytes, HoldRow]:
     """Some holds, by id."""
-    rows = [_row_of(row) async for row in db.holds.find({"_id": {"$in": list(ids)}}, _fields(db))]
-    return {row.id: row for row in rows}
+    return {row.id: row for row in await _read(db.holds.find({"_id": {"$in": list(ids)}}, _fields(db)))}
 
 
 async def holds_to_look_at(db: QueueDatabase, *, limit: int) -> list[HoldRow]:
     """The holds with which something is to be done now."""
     rows = db.holds.find(db.now.has_come("look_at"), _fields(db)).sort("look_at", 1).limit(limit)
-    return [_row_of(row) async for row in rows]
+    return await _read(rows)
 
 
 async def take_turn(db: QueueDatabase, hold: HoldRow, *, for_s: float) -> bool:

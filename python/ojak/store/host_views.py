@@ -100,6 +100,9 @@ async def _waiting(db: QueueDatabase, authorities: Sequence[str]) -> dict[str, _
     found: dict[str, dict[tuple[str, int], int]] = {}
     async for group in groups:
         key = group["_id"]
+        if not isinstance(key["lane"], str):
+            # A row that somebody edited, and a list of lanes is in each of them.
+            continue
         found.setdefault(key["lane"], {})[str(key["state"]), key.get("priority")] = group["count"]
     return dict(found)
 
@@ -118,7 +121,9 @@ def _record(row: Document, waits: _Waiting, now: datetime) -> HostRecord:
     if pause is not None and pause.until is not None and pause.until <= now:
         pause = None
     breaker = _breaker(row.get("breaker"))
-    due = min((at for at in (row.get("due") or {}).values() if isinstance(at, datetime)), default=NEVER)
+    dues = row.get("due")
+    dues = dues if isinstance(dues, dict) else {}
+    due = min((at for at in dues.values() if isinstance(at, datetime)), default=NEVER)
     hold_until = _moment(row, "hold_until")
     hold_until = hold_until if hold_until is not None and hold_until > now else None
     scheme = row.get("scheme")

@@ -34,8 +34,14 @@ def lowering(db: QueueDatabase, delays_s: Mapping[Priority, float]) -> list[Docu
 async def ready_lanes(db: QueueDatabase, lanes: Sequence[str]) -> dict[str, datetime]:
     """Which of some lanes have work now, the one waiting for longest first, each with since when."""
     cursor = db.lanes.find({"_id": {"$in": list(lanes)}, "$expr": {"$or": _come(db)}}, {"due": 1})
-    since = {row["_id"]: min(row["due"].values()) async for row in cursor}
+    since = {row["_id"]: _earliest(row.get("due")) async for row in cursor}
     return dict(sorted(since.items(), key=lambda item: item[1]))
+
+
+def _earliest(dues: object) -> datetime:
+    # A record that somebody edited may hold anything beside the time by which it was found.
+    moments = dues.values() if isinstance(dues, dict) else ()
+    return min((moment for moment in moments if isinstance(moment, datetime)), default=EPOCH)
 
 
 def _come(db: QueueDatabase) -> list[Document]:
@@ -62,7 +68,9 @@ async def take_lanes(
         {"_id": {"$in": list(lanes)}, "$expr": {"$or": _come(db)}},
         [{"$set": {"due": hidden, "taken": stamp, "taken_by": owner}}],
     )
-    return {row["_id"]: row["asks"] async for row in db.lanes.find({"taken": stamp, "_id": {"$in": list(lanes)}})}
+    return {
+        row["_id"]: row.get("asks", 0) async for row in db.lanes.find({"taken": stamp, "_id": {"$in": list(lanes)}})
+    }
 
 
 def showing(*, asks: int, stamp: bytes, dues: Mapping[Priority, Any]) -> list[Document]:
@@ -105,4 +113,5 @@ async def known_lanes(db: QueueDatabase) -> list[str]:
 
 async def dues_in(db: QueueDatabase, lanes: Sequence[str]) -> dict[str, Document]:
     """When each of some lanes is due, by priority."""
-    return {row["_id"]: row.get("due", {}) async for row in db.lanes.find({"_id": {"$in": list(lanes)}}, {"due": 1})}
+    rows = db.lanes.find({"_id": {"$in": list(lanes)}}, {"due": 1})
+    return {row["_id"]: due async for row in rows if isinstance(due := row.get("due"), dict)}

@@ -43,12 +43,13 @@ async def mend_dues(db: QueueDatabase, *, lease_s: float) -> int:
     kinds: list[Due] = []
     async for row in lanes:
         lane, number = row["_id"].get("lane"), row["_id"].get("priority")
-        if not isinstance(lane, str) or number not in set(Priority):
+        if not isinstance(lane, str) or not isinstance(number, int) or number not in set(Priority):
             continue
         if is_kind_lane(lane):
             kinds.append(Due(authority=lane, priority=Priority(number)))
             continue
-        due = row["host"][0].get("due", {}).get(str(number)) if row["host"] else None
+        dues = row["host"][0].get("due") if row["host"] else None
+        due = dues.get(str(number)) if isinstance(dues, dict) else None
         if not isinstance(due, datetime) or due > latest:
             idle.append(Due(authority=lane, priority=Priority(number)))
     known = await dues_in(db, [due.authority for due in kinds]) if kinds else {}
