@@ -13,7 +13,7 @@ RUST_SOURCES := $(shell find rust -name '*.rs' -not -path '*/target/*' -not -pat
 .PHONY: model help setup build demo test test-long check lint format types imports stubtest rust-check rust-test interop bench-signatures fuzz clean
 
 help: ## Tell every target
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(BUILT) ## Build .venv with everything: the extension, a MongoDB server, the tools
 

@@ -26,7 +26,7 @@ def batch() -> None:
 @where_options(*WHERE)
 @_JSON
 def show(tag: str, failures: int, config: Path | None, *, as_json: bool, **flags: str | None) -> None:
-    r"""Show how far the batch TAG is: counts by state, an estimate of its end, and what failed.
+    """Show how far the batch TAG is: counts by state, an estimate of its end, and what failed.
 
     \b
     Exit codes: 0 · 2 usage, or no such batch is kept · 5, 6 no database.

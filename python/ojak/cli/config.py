@@ -26,7 +26,7 @@ def config() -> None:
 @where_options(*settings_class().model_fields)
 @_JSON
 def show(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
-    r"""Show every setting with its value and where that came from: a flag, a variable, the file, or its default.
+    """Show every setting with its value and where that came from: a flag, a variable, the file, or its default.
 
     \b
     Exit codes: 0 · 2 a setting cannot be used.
@@ -60,7 +60,7 @@ def _shown(settings: OperatorSettings, name: str) -> str | int | float | None:
 @where_options(*WHERE)
 @_JSON
 def queue(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
-    r"""Show what the queue itself has set, in its database, for all processes that share it.
+    """Show what the queue itself has set, in its database, for all processes that share it.
 
     \b
     Exit codes: 0 · 2 usage · 5, 6 no database.
@@ -88,7 +88,7 @@ def _lines(found: QueueSettings) -> list[str]:
 @where_options(*WHERE)
 @_JSON
 def clear(setting: str, config: Path | None, *, as_json: bool, **flags: str | None) -> None:
-    r"""Clear what the queue has set: `callbacks`, when nobody is to be told of ends any more.
+    """Clear what the queue has set: `callbacks`, when nobody is to be told of ends any more.
 
     Ends that are untold by then expire untold. As long as a process with callbacks runs it sets that anew.
 

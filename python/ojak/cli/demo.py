@@ -28,7 +28,7 @@ from ojak.supervisor.exits import ExitCode
 @click.option("--keep", is_flag=True, help="Keep the queue, the ledger, the keys and the log, and say where.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to standard error.")
 def demo(*, hosts: int, keep: bool, as_json: bool) -> int:
-    r"""Send real activities to a farm of mock hosts, and account for every delivery.
+    """Send real activities to a farm of mock hosts, and account for every delivery.
 
     Some hosts are slow, refuse, know only one signature scheme, limit their rate, restart, or are dead. Everything goes
     through a supervisor with two workers on an embedded MongoDB in a fresh folder, and over real sockets on loopback.

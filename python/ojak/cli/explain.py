@@ -18,7 +18,7 @@ from ojak.model.outcome import SentState
 @where_options(*WHERE)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def explain(activity: str, limit: int, config: Path | None, *, as_json: bool, **flags: str | None) -> None:
-    r"""Say where ACTIVITY went: each inbox with its state, attempts, last answer, and what it waits for.
+    """Say where ACTIVITY went: each inbox with its state, attempts, last answer, and what it waits for.
 
     ACTIVITY is its id; of one without an id, what `ojak send` printed. What has not ended comes first.
 

@@ -50,7 +50,7 @@ def hosts() -> None:
 @where_options(*WHERE)
 @_JSON
 def list_(*, which: str | None, sort: str, limit: int, config: Path | None, as_json: bool, **flags: str | None) -> None:
-    r"""List hosts, each with what holds it and how much waits for it.
+    """List hosts, each with what holds it and how much waits for it.
 
     \b
     held     nothing goes to them for now
@@ -75,7 +75,7 @@ def list_(*, which: str | None, sort: str, limit: int, config: Path | None, as_j
 @where_options(*WHERE)
 @_JSON
 def show(host: str, config: Path | None, *, as_json: bool, **flags: str | None) -> None:
-    r"""Show all that is known of HOST: what holds it, breaker, scheme, settings, and what waits.
+    """Show all that is known of HOST: what holds it, breaker, scheme, settings, and what waits.
 
     \b
     Exit codes: 0 · 2 usage, or nothing is known of it · 5, 6 no database.
@@ -162,7 +162,7 @@ def resume(*, host: str | None, everything: bool, config: Path | None, as_json: 
 @where_options(*WHERE)
 @_JSON
 def probe(host: str, config: Path | None, *, as_json: bool, **flags: str | None) -> None:
-    r"""Try HOST now if it is quarantined, with the oldest delivery that waits for it.
+    """Try HOST now if it is quarantined, with the oldest delivery that waits for it.
 
     \b
     Exit codes: 0 · 2 usage, or nothing is known of it · 5, 6 no database.
@@ -192,7 +192,7 @@ def reset(host: str, config: Path | None, *, as_json: bool, **flags: str | None)
 def pin(
     host: str, scheme: str | None, form: str | None, config: Path | None, *, as_json: bool, **flags: str | None
 ) -> None:
-    r"""Sign what goes to HOST with SCHEME, whatever is learnt, or send it with this Content-Type; none takes it back.
+    """Sign what goes to HOST with SCHEME, whatever is learnt, or send it with this Content-Type; none takes it back.
 
     \b
     activity+json  application/activity+json, as to any other

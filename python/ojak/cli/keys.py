@@ -42,7 +42,7 @@ def keys() -> None:
 )
 @_JSON
 def generate(sender: str, config: Path | None, bits: str, *, replace: bool, as_json: bool, **flags: str | None) -> None:
-    r"""Make an RSA and an Ed25519 key for SENDER, the id of an actor, and print their public halves.
+    """Make an RSA and an Ed25519 key for SENDER, the id of an actor, and print their public halves.
 
     The private keys stay in the folder, readable by their user alone, or in the collection.
 
@@ -64,7 +64,7 @@ def generate(sender: str, config: Path | None, bits: str, *, replace: bool, as_j
 @where_options(*_PLACES)
 @_JSON
 def show(sender: str, config: Path | None, *, as_json: bool, **flags: str | None) -> None:
-    r"""Print the ids and the public halves of the keys of SENDER, as its actor document has to have them.
+    """Print the ids and the public halves of the keys of SENDER, as its actor document has to have them.
 
     \b
     Exit codes: 0 · 2 usage · 5, 6 no database · 9 it has no key, or one that cannot be used.
@@ -92,7 +92,7 @@ def _print_ring(sender: str, ring: SenderKeyring, store: KeyStore, *, as_json: b
 @where_options(*_PLACES)
 @_JSON
 def list_(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
-    r"""List the senders that have keys. A retired one is said to be.
+    """List the senders that have keys. A retired one is said to be.
 
     \b
     Exit codes: 0 · 1 the folder cannot be read · 2 usage · 5, 6 no database.
@@ -110,7 +110,7 @@ def list_(config: Path | None, *, as_json: bool, **flags: str | None) -> None:
 @click.option("--wait", is_flag=True, help="Wait until nothing of it waits, which can take days.")
 @_JSON
 def retire(sender: str | None, config: Path | None, *, wait: bool, as_json: bool, **flags: str | None) -> None:
-    r"""Remove the keys of SENDER, a deleted account, as soon as no delivery of it waits; until then they sign on.
+    """Remove the keys of SENDER, a deleted account, as soon as no delivery of it waits; until then they sign on.
 
     Without SENDER: remove those of all retired senders of which nothing waits any more. Run that once a day.
 

@@ -69,7 +69,7 @@ def send(
     as_json: bool,
     **flags: str | None,
 ) -> int:
-    r"""Queue ACTIVITY, a JSON file or standard input, for some inboxes. Its bytes are sent as they are.
+    """Queue ACTIVITY, a JSON file or standard input, for some inboxes. Its bytes are sent as they are.
 
     \b
     Exit codes: 0 queued · 1 some inbox was refused, the others are queued · 2 usage, or a bad activity

@@ -35,7 +35,7 @@ class Selection:
         given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
         if len(given) != 1:
             raise InputError(
-                f"{' and '.join(given) or 'nothing'} is given;"
+                f"{' and '.join(given) or 'nothing'} {'are' if given else 'is'} given;"
                 " allowed is exactly one of activity, object, sender, host, batch"
             )
         check_text(given[0], getattr(self, given[0]))

@@ -48,9 +48,14 @@ def parse_argv(argv: list[str]) -> OperatorSettings:
         default = (
             ""
             if field.default_factory is not None or field.default in (None, (), frozenset())
-            else f" ({field.default})"
+            else f" ({_in_words(field.default)})"
         )
         parser.add_argument(flag_of(name), dest=name, metavar="X", help=f"{text}{default} [{PREFIX}{name.upper()}]")
     given = vars(parser.parse_args(argv))
     config = given.pop("config")
     return load_settings({name: value for name, value in given.items() if value is not None}, config=config)
+
+
+def _in_words(default: object) -> str:
+    """A default as it would be written on a command line."""
+    return ",".join(map(str, sorted(default))) if isinstance(default, frozenset) else str(default)

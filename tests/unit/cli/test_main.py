@@ -45,6 +45,22 @@ def test_each_command_loads_and_has_help(name: str, capsys: pytest.CaptureFixtur
         assert "Usage: ojak" in capsys.readouterr().out
 
 
+def helps(command: click.Command, *path: str) -> list[tuple[str, ...]]:
+    """A command and all that are below it."""
+    below = command.commands if isinstance(command, click.Group) else {}
+    return [path, *(found for name, one in below.items() for found in helps(one, *path, name))]
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_no_help_shows_the_marks_that_keep_its_lines(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from importlib import import_module
+
+    for path in helps(getattr(import_module(f"ojak.cli.{name}"), name), name):
+        if path != ("supervisor",):  # which becomes another program
+            assert main([*path, "--help"]) == 0
+            assert "\\b" not in capsys.readouterr().out
+
+
 def test_help_loads_no_command() -> None:
     code = (
         "import sys\nfrom ojak.cli.main import main\nassert main(['--help']) == 0\n"
