@@ -13,7 +13,6 @@ from ojak.breaker.outage import OutageTally
 from ojak.clock import Clock, SystemClock
 
 PARTS: Final = 256
-_TURNS: Final = struct.Struct("=Q")
 _PART: Final = struct.Struct("=dIIII")
 _PARTS_AT: Final = 64
 _LIVES_S: Final = 5.0
@@ -24,6 +23,8 @@ class MachinePage:
 
     def __init__(self) -> None:
         self.memory = mmap.mmap(-1, _PARTS_AT + PARTS * _PART.size)
+        # Read at each delivery: so without unpacking.
+        self.turns = memoryview(self.memory)[:_PARTS_AT].cast("Q")
 
 
 class MachineTallies:
@@ -37,18 +38,19 @@ class MachineTallies:
 
     def __init__(self, page: MachinePage, part: int, *, clock: Clock | None = None) -> None:
         self._memory = page.memory
+        self._turns = page.turns
         self._at = _PARTS_AT + (part % PARTS) * _PART.size
         self._clock = clock or SystemClock()
 
     @property
     def turns(self) -> int:
         """How often an outage began or ended; odd while there is one."""
-        return int(_TURNS.unpack_from(self._memory, 0)[0])
+        return self._turns[0]
 
     def turn(self, seen: int) -> None:
         """Begin or end an outage, unless somebody did since `seen`: two that do so at once write the same."""
         if self.turns == seen:
-            _TURNS.pack_into(self._memory, 0, seen + 1)
+            self._turns[0] = seen + 1
 
     def post(self, tally: OutageTally) -> None:
         """Say what this worker has seen."""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ojak.breaker.outage import OutageDetector, OutageRules, OutageTallies
+from ojak.breaker.outage import OutageDetector, OutageRules, OutageTallies, OwnTallies
 from ojak.clock import Clock
 from ojak.config import DelivererConfig
 from ojak.errors import DeliveryError
@@ -45,14 +45,15 @@ class Outage:
             good_for_s=config.outage_good_s,
             back_after=config.outage_back,
         )
-        self._detector = OutageDetector(clock=clock, rules=rules, tallies=tallies)
+        self._tallies = tallies or OwnTallies()
+        self._detector = OutageDetector(clock=clock, rules=rules, tallies=self._tallies)
         self._was_frozen = False
         self._probe_at_s = 0.0
 
     @property
     def frozen(self) -> bool:
         """Whether this machine is cut off: nothing is sent, and what fails says nothing."""
-        return self._detector.frozen
+        return self._tallies.turns % 2 == 1
 
     def answered(self, job: Job) -> None:
         """A host answered, whatever it said."""
