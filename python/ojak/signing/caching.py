@@ -3,6 +3,7 @@
 
 import asyncio
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ojak.clock import Clock, SystemClock
@@ -56,7 +57,9 @@ class CachingSenderKeys:
         entry = self._entries.get(sender)
         if entry is None or entry.keyring is None or self._clock.boot_s() >= entry.until_s:
             return None
-        self._entries.move_to_end(sender)
+        with suppress(KeyError):
+            # Another loop's thread may have forgotten it since.
+            self._entries.move_to_end(sender)
         return entry.keyring
 
     async def keys_of(self, sender: str) -> SenderKeyring:

@@ -125,8 +125,6 @@ async def progress_of(db: QueueDatabase, tag: str, *, failures: int) -> BatchPro
     deadline = pending.deadline if batch is None else batch.get("deadline")
     rows = db.jobs.find({"batch": tag, "state": {"$in": FAILED}}).sort("finished_at", DESCENDING).limit(failures)
     failed = tuple([_failed(row) async for row in rows]) if failures else ()
-    if pending.deliveries:
-        counts[SentState.PENDING.value] = pending.deliveries
     unfinished = sum(counts.get(state, 0) for state in UNFINISHED) + pending.deliveries
     return BatchProgress(
         tag=tag,

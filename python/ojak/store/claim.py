@@ -8,7 +8,6 @@
 5. Confirm that the shards are still owned under the epochs that were picked under; else give everything back.
 """
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -28,6 +27,7 @@ from ojak.store.now import NEVER
 from ojak.store.oldest import Oldest, oldest_jobs
 from ojak.store.order import promote_idle
 from ojak.store.row import MalformedRow, job_of, park_malformed
+from ojak.store.together import together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +250,7 @@ async def claim(
         await show
         return []
     shards = {host.shard for host in hosts}
-    _, owned = await asyncio.gather(show, _still_owned(db, shards, owner=owner, epochs=epochs))
+    _, owned = await together(show, _still_owned(db, shards, owner=owner, epochs=epochs))
     if not owned:
         await hand_back(db, {stamp: [job.id for job in jobs]})
         return []

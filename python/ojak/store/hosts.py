@@ -11,13 +11,12 @@ operator's pause goes before all of it.
 """
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pymongo import UpdateOne
-from pymongo.errors import AutoReconnect
+from pymongo.errors import AutoReconnect, ServerSelectionTimeoutError, WriteConcernError
 
 from ojak.model.job import Priority
 from ojak.model.kind import is_kind_lane
@@ -82,31 +81,37 @@ async def lower_due(db: QueueDatabase, dues: Iterable[Due]) -> None:
             lanes.append(UpdateOne({"_id": authority}, lowering(db, of_host), upsert=True))
         else:
             alike.setdefault(tuple(sorted(of_host.items())), []).append(authority)
+    apart: list[UpdateOne] = []
     for delays_s, authorities in alike.items():
         for start in range(0, len(authorities), _BULK):
-            await _lower_alike(db, authorities[start : start + _BULK], dict(delays_s))
-    for start in range(0, len(lanes), _BULK):
-        await db.lanes.bulk_write(lanes[start : start + _BULK], ordered=False)
+            left = await _lower_alike(db, authorities[start : start + _BULK], dict(delays_s))
+            apart += [UpdateOne({"_id": name}, host_lowering(db, name, dict(delays_s)), upsert=True) for name in left]
+    for rows, updates in ((db.hosts, apart), (db.lanes, lanes)):
+        for start in range(0, len(updates), _BULK):
+            await rows.bulk_write(updates[start : start + _BULK], ordered=False)
 
 
-async def _lower_alike(db: QueueDatabase, authorities: Sequence[str], delays_s: Mapping[Priority, float]) -> None:
-    """Make hosts due at the same time.
+async def _lower_alike(db: QueueDatabase, authorities: list[str], delays_s: Mapping[Priority, float]) -> list[str]:
+    """Make hosts due at the same time that have records; gives those that are still to be lowered, each for itself.
 
-    Those with records in one statement, whose text the server reads once: of a fan-out that is most of what it costs.
+    In one statement, whose text the server reads once: of a fan-out that is most of what it costs. Retries, each due at
+    a time of its own, are alike to nothing.
     """
-    missing = authorities
-    if len(authorities) > 1:
-        # The driver does not repeat it when the primary changes, as it does the updates below; those are as good.
-        with suppress(AutoReconnect):
-            result = await db.hosts.update_many({"_id": {"$in": list(authorities)}}, _lowering(db, delays_s))
-            if result.matched_count == len(authorities):
-                return
-            known = {row["_id"] async for row in db.hosts.find({"_id": {"$in": list(authorities)}}, {"_id": 1})}
-            # Unless one came in between: it is there, and was not lowered. Doing so twice is harmless.
-            if len(known) == result.matched_count:
-                missing = [authority for authority in authorities if authority not in known]
-    updates = [UpdateOne({"_id": name}, host_lowering(db, name, delays_s), upsert=True) for name in missing]
-    await db.hosts.bulk_write(updates, ordered=False)
+    if len(authorities) == 1:
+        return authorities
+    whole = {"_id": {"$in": authorities}, "shard": {"$exists": True}, "asks": {"$type": "number"}}
+    try:
+        result = await db.hosts.update_many(whole, _lowering(db, delays_s))
+    except ServerSelectionTimeoutError:
+        raise
+    except (AutoReconnect, WriteConcernError):
+        # The driver does not repeat it when the primary changes, as it does what is updated one by one.
+        return authorities
+    if result.matched_count == len(authorities):
+        return []
+    known = {row["_id"] async for row in db.hosts.find(whole, {"_id": 1})}
+    # Unless one came in between: it is there, and was not lowered. Doing so twice is harmless.
+    return [name for name in authorities if name not in known] if len(known) == result.matched_count else authorities
 
 
 async def dues_of(db: QueueDatabase, rows: Document, *, delay_s: float = 0.0) -> list[Due]:

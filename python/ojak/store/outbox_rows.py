@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bson import Timestamp
+from bson.errors import BSONError
 
 from ojak.errors import InputError
 from ojak.model.activity import activity_of, check_text
@@ -80,7 +81,11 @@ def _texts(value: object) -> frozenset[str]:
 
 async def read_waiting(db: QueueDatabase, row_id: Any) -> Pending | Unreadable | None:
     """A send that waits, whole; None if it does not wait any more."""
-    row = await db.outbox.find_one({"_id": {"$eq": row_id}, "state": WAITING})
+    try:
+        row = await db.outbox.find_one({"_id": {"$eq": row_id}, "state": WAITING})
+    except BSONError as error:
+        # Text that is none, a date that no calendar has: somebody edited it.
+        return Unreadable(row_id=row_id, reason=f"{type(error).__name__}: {error}")
     return None if row is None else _read(row)
 
 

@@ -80,7 +80,8 @@ class Attempter:
         self._blocked = blocked or BlockedDomains()
         self._knocker = knocker
         self._keys = keys
-        self._kept_key = keys.kept if isinstance(keys, CachingSenderKeys) else _none_kept
+        # Not of a class derived from it, which may refuse what is kept.
+        self._kept_key = keys.kept if type(keys) is CachingSenderKeys else _none_kept
         self._standings = standings
         self._config = config
         self._clock = clock

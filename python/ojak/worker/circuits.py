@@ -117,21 +117,23 @@ class Circuits:
         asked = [host.authority for host in hosts if host.is_open or not self._in_records]
         if asked:
             asked_at_s = self._clock.boot_s()
-            answers |= dict(zip(asked, await self._ask(asked), strict=True))
-            for key in asked:
-                self._take_note(key, answers[key], asked_at_s=asked_at_s)
+            said = await self._ask(asked)
+            for key, answer in zip(asked, said or [CLEAN] * len(asked), strict=True):
+                answers[key] = answer
+                if said is not None:
+                    self._take_note(key, answer, asked_at_s=asked_at_s)
         return answers
 
     async def _ask_to_probe(self, store: BreakerStore, key: str) -> None:
         await self._answer(lambda: store.heard_from(key), or_say="a probe could not be brought forward", keys=1)
 
-    async def _ask(self, keys: Sequence[str]) -> Sequence[Admission]:
-        answers = await self._answer(
+    async def _ask(self, keys: Sequence[str]) -> Sequence[Admission] | None:
+        """What the store says of some keys; None if it cannot be asked: then what is not known to be held is sent."""
+        return await self._answer(
             lambda: self._store.admit(keys, hold_s=self._hold_s),
             or_say="breakers could not be asked; what is not known to be held is sent",
             keys=len(keys),
         )
-        return [CLEAN] * len(keys) if answers is None else answers
 
     async def _answer(self, ask: Callable[[], Awaitable[T]], *, or_say: str, keys: int) -> T | None:
         """What the store answers; None if it failed, now or a moment ago."""
@@ -169,8 +171,12 @@ class Circuits:
         Only where breakers are kept for inboxes. Where the answer is a probe, the job holds it from now on.
         """
         asked_at_s = self._clock.boot_s()
-        (answer,) = await self._ask([job.url])
-        self._take_note(job.url, answer, asked_at_s=asked_at_s)
+        said = await self._ask([job.url])
+        if said is None:
+            answer = CLEAN
+        else:
+            (answer,) = said
+            self._take_note(job.url, answer, asked_at_s=asked_at_s)
         if answer.verdict is Verdict.HOLD:
             return max(answer.hold_s, _AGAIN_S)
         if answer.probe is not None:
@@ -220,7 +226,7 @@ class Circuits:
             self._come.set()
             if isinstance(error, DatabaseTrouble) or not isinstance(error, Exception):
                 raise
-            self._leave_alone()
+            # What it says is heeded all the same: one that takes no writes for now may still know what is held.
             _log.exception("results were not recorded; again later", extra={"results": len(batch)})
             await asyncio.sleep(_STORE_AWAY_S)
             return

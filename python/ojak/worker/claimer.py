@@ -15,6 +15,7 @@ from ojak.store.claim import ClaimedHost, ReadyHost, claim, ready_hosts
 from ojak.store.database import QueueDatabase
 from ojak.store.hand_back import undo_claim
 from ojak.store.supersede import superseded
+from ojak.store.together import together
 from ojak.worker.bodies import Bodies
 from ojak.worker.circuits import Circuits
 from ojak.worker.gates import Gates
@@ -277,9 +278,8 @@ class Claimer:
         until_s: float,
     ) -> int:
         jobs = [job for item in claimed for job in item.jobs]
-        # Bodies first: if they cannot be read now, nothing is held, and the claim is undone.
-        bodies = self._bodies.load([job.body for job in jobs])
-        _, dropped = await asyncio.gather(bodies, superseded(self._db, jobs))
+        # Before anything is held: if one of them cannot be read now, the claim is undone.
+        _, dropped = await together(self._bodies.load([job.body for job in jobs]), superseded(self._db, jobs))
         self._held.take(jobs, until_s=until_s)
         if dropped:
             self._on_superseded([job for job in jobs if job.id in dropped])

@@ -3,7 +3,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pymongo.errors import AutoReconnect
+from pymongo.errors import AutoReconnect, WriteConcernError
 
 from ojak.model.job import Priority
 from ojak.shard import shard_of
@@ -69,18 +69,43 @@ async def test_a_record_that_is_made_between_the_statements_is_lowered_too(monke
     assert (await asks(db))[LATE] > made[LATE]
 
 
-async def test_a_change_of_the_primary_in_between_is_made_up_for(monkeypatch, db: QueueDatabase):
+@pytest.mark.parametrize("says", [AutoReconnect("not primary"), WriteConcernError("stepped down", 189)])
+async def test_a_change_of_the_primary_in_between_is_made_up_for(monkeypatch, db: QueueDatabase, says: Exception):
     await lower_due(db, dues(OLD))
     before = await asks(db)
 
     async def step_down() -> None:
-        raise AutoReconnect("not primary")
+        raise says
 
     instead(monkeypatch, db, step_down)
     await lower_due(db, dues(OLD, NEW))
     after = await asks(db)
     assert after[OLD] > before[OLD]
     assert NEW in after
+
+
+async def test_a_record_that_somebody_made_by_hand_is_mended(db: QueueDatabase):
+    await db.hosts.insert_one({"_id": OLD})
+    await lower_due(db, dues(OLD, NEW))
+    row = await db.hosts.find_one({"_id": OLD})
+    assert row is not None
+    assert row["shard"] == shard_of(OLD)
+    assert isinstance(row["asks"], int)
+
+
+async def test_retries_each_at_a_time_of_its_own_go_in_one_statement(monkeypatch, db: QueueDatabase):
+    """A hundred dead servers, and the ends of what was delivered wait behind their retries."""
+    plain, calls = type(db.hosts).bulk_write, 0
+
+    async def bulk_write(self: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return await plain(self, *args, **kwargs)
+
+    monkeypatch.setattr(type(db.hosts), "bulk_write", bulk_write)
+    later = [Due(authority=f"h{number}.test", priority=Priority.SMALL, delay_s=60 + number) for number in range(100)]
+    await lower_due(db, later)
+    assert (calls, await db.hosts.count_documents({})) == (1, 100)
 
 
 async def test_known_hosts_of_a_fan_out_cost_one_statement(monkeypatch, db: QueueDatabase):
