@@ -5,6 +5,7 @@ import asyncio
 import os
 import secrets
 import shutil
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -25,6 +26,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.basetemp is None and (folder := in_memory()) is not None:
         config.option.basetemp = str(folder)
         config.stash[_OURS] = folder
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Started in the background: its programs would ignore what tests send them.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

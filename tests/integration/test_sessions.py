@@ -287,7 +287,7 @@ async def test_a_send_without_a_session_does_not_overtake_what_was_committed_bef
         ({"activity": 10**15}, "where bytes are allowed"),
         ({"inboxes": 7}, "TypeError"),
         ({"priority": 7}, "7 is not a valid Priority"),
-        ({"sender": None}, "sender is 'None'"),
+        ({"sender": None}, "sender is None;"),
         ({"batch": {"tag": "t", "colour": 1}}, "TypeError"),
     ],
 )
