@@ -53,7 +53,14 @@ fn completed<T>(
     Ok((fields, outcome))
 }
 
-/// Signs by draft-cavage-12.
+/// Sign by draft-cavage-12 with every part chosen, and give the header fields to add.
+///
+/// `algorithm` is `rsa-sha256`, `hs2019` or `ed25519`; `headers` are the names to cover, in order, among them
+/// `(request-target)`, `(created)` and `(expires)`. `add` names what the message lacks and the signer adds: `host`,
+/// `date`, `digest`, `content-digest`, `created`; times are `now_s`, in seconds since 1970. Raises `SignatureRefused`
+/// with the reason `invalid_param`, `unknown_algorithm`, `algorithm_mismatch`, `malformed_signature` (nothing
+/// covered), `missing_component`, `invalid_component`, `missing_param` or `invalid_header`.
+/// (draft-cavage-http-signatures-12 section 2).
 #[pyfunction]
 #[pyo3(signature = (
     message, key, key_id, *, algorithm, headers, created_s = None, expires_s = None, add = None, now_s = None
@@ -84,7 +91,7 @@ pub fn sign_cavage(
     })
 }
 
-/// The signing string of draft-cavage-12.
+/// Give the signing string. Raises as `sign_cavage` does. (draft-cavage-http-signatures-12 section 2.3).
 #[pyfunction]
 #[pyo3(signature = (message, *, algorithm, headers, created_s = None, expires_s = None))]
 pub fn cavage_base(
@@ -101,7 +108,9 @@ pub fn cavage_base(
     message.0.with(&[], |core| request.base(core)).map_err(|refused| signature_refused(py, &refused))
 }
 
-/// The parameters of a cavage signature.
+/// Take a cavage `Signature` apart into its parameters, in order.
+///
+/// Raises `SignatureRefused` (`malformed_signature`, `duplicate_param`). (draft-cavage-http-signatures-12 section 2.1).
 #[pyfunction]
 pub fn parse_cavage(text: &Bound<'_, PyString>) -> PyResult<Vec<(String, String)>> {
     let py = text.py();
@@ -110,7 +119,14 @@ pub fn parse_cavage(text: &Bound<'_, PyString>) -> PyResult<Vec<(String, String)
     Ok(raw.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
 }
 
-/// Signs by RFC 9421.
+/// Sign by RFC 9421 with every part chosen, and give the header fields to add.
+///
+/// `algorithm` is a name of section 6.2. `components` are names, or pairs of a name and its parameters (`sf`, `key`,
+/// `bs`, `tr`, `req`, `name`). `params` are written in the order given: whole numbers, texts, True. With `append` the
+/// message's own signatures stay beside the new one. `add` and `now_s` are as with `sign_cavage`. Raises
+/// `SignatureRefused` with the reason `invalid_param`, `duplicate_param`, `unknown_algorithm`, `algorithm_mismatch`,
+/// `invalid_component`, `duplicate_component`, `missing_component`, `ambiguous_component`, `malformed_sf`,
+/// `malformed_signature` (the message's own) or `invalid_header`. (RFC 9421 section 3.1).
 #[pyfunction]
 #[pyo3(signature = (
     message, key, *, algorithm, components, params, label = "sig1", append = false, add = None, now_s = None
@@ -148,7 +164,7 @@ pub fn sign_rfc9421(
     })
 }
 
-/// The signature base of RFC 9421.
+/// Give the signature base. Raises as `sign_rfc9421` does. (RFC 9421 section 2.5).
 #[pyfunction]
 pub fn rfc9421_base(
     py: Python<'_>,
@@ -166,7 +182,10 @@ pub fn rfc9421_base(
         .map_err(|refused| signature_refused(py, &refused))
 }
 
-/// The labels of a Signature-Input or Accept-Signature.
+/// Give the labels of a `Signature-Input` or `Accept-Signature`, each with its inner list in canonical form.
+///
+/// Members that are not inner lists are left out. Raises `SignatureRefused` (`malformed_signature`,
+/// `duplicate_param`). (RFC 9421 section 4.1).
 #[pyfunction]
 pub fn parse_signature_input(text: &Bound<'_, PyString>) -> PyResult<Vec<(String, String)>> {
     let py = text.py();

@@ -7,7 +7,9 @@ use pyo3::prelude::*;
 
 use crate::errors::signature_refused;
 
-/// The digest fields of one body.
+/// The digest fields of one body: computed once, used for every attempt.
+///
+/// Hash a body by SHA-256, which every server reads, or by the named algorithms (`sha-256`, `sha-512`).
 #[pyclass(frozen, eq, module = "ojak._ojak", skip_from_py_object)]
 #[derive(Clone, PartialEq, Eq)]
 pub struct BodyDigest(pub digest::BodyDigest);
@@ -31,11 +33,13 @@ impl BodyDigest {
         Ok(Self(digest::BodyDigest::with(body, &algorithms)))
     }
 
+    /// The value of `Digest`, such as `SHA-256=…` (RFC 3230).
     #[getter]
     fn digest(&self) -> &str {
         &self.0.digest
     }
 
+    /// The value of `Content-Digest`, such as `sha-256=:…:` (RFC 9530).
     #[getter]
     fn content_digest(&self) -> &str {
         &self.0.content_digest
@@ -46,7 +50,10 @@ impl BodyDigest {
     }
 }
 
-/// Checks a digest field against a body.
+/// Check the value of a `Digest` or `Content-Digest` field against a body.
+///
+/// Every algorithm that is known (sha-256, sha-512) has to match, and one has to be known. Raises `SignatureRefused`
+/// with the reason `digest_malformed`, `digest_unsupported` or `digest_mismatch`. (RFC 3230, RFC 9530)
 #[pyfunction]
 pub fn check_digest(py: Python<'_>, field: &str, value: &str, body: Option<&[u8]>) -> PyResult<()> {
     let body = body.unwrap_or_default();

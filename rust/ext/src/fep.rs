@@ -14,7 +14,13 @@ use crate::convert::argument;
 use crate::errors::{as_key_refusal, signature_refused};
 use crate::keys::{PrivateKey, PublicKey};
 
-/// The digest of the followers that live on one instance.
+/// The digest of the followers of an actor that live on one instance, kept as they come and go (FEP-8fcf).
+///
+/// Adding and removing are the same operation on it, so each has to be told exactly once.
+///
+/// Start for the instance of a URL, such as an inbox: with no followers, or from a digest kept in hex.
+///
+/// Raises `SignatureRefused` (`invalid_url`, `invalid_param`).
 #[pyclass(frozen, module = "ojak._ojak", skip_from_py_object)]
 pub struct FollowersDigest(Mutex<fep8fcf::FollowersDigest>);
 
@@ -44,7 +50,7 @@ impl FollowersDigest {
         .map_err(|refused| signature_refused(instance.py(), &refused))
     }
 
-    /// The digest of a whole collection.
+    /// Digest a whole collection of ids; those that live elsewhere are left out, repeated ones count once.
     #[staticmethod]
     fn of(instance: &Bound<'_, PyString>, followers: &Bound<'_, PyAny>) -> PyResult<Self> {
         let digest = Self::new(instance, None)?;
@@ -60,19 +66,23 @@ impl FollowersDigest {
         Ok(digest)
     }
 
+    /// Add a follower that was none. Says whether it lives on the instance; if not, nothing changes.
     fn add(&self, follower: &Bound<'_, PyString>) -> PyResult<bool> {
         self.toggle(follower)
     }
 
+    /// Remove a follower that was one. Says whether it lives on the instance; if not, nothing changes.
     fn remove(&self, follower: &Bound<'_, PyString>) -> PyResult<bool> {
         self.toggle(follower)
     }
 
+    /// Say whether a follower lives on the instance: same scheme, host and port.
     fn holds(&self, follower: &Bound<'_, PyString>) -> PyResult<bool> {
         let follower = argument(follower, Reason::InvalidUrl, "follower's id")?;
         Ok(self.lock().holds(&follower))
     }
 
+    /// The digest, as 64 hex digits.
     #[getter]
     fn hex(&self) -> String {
         self.lock().hex()
@@ -83,7 +93,9 @@ impl FollowersDigest {
     }
 }
 
-/// A `Collection-Synchronization` header.
+/// A `Collection-Synchronization` header (FEP-8fcf).
+///
+/// Make a header to send. Raises `SignatureRefused` (`invalid_param`).
 #[pyclass(frozen, module = "ojak._ojak", skip_from_py_object)]
 pub struct CollectionSync(fep8fcf::CollectionSync);
 
@@ -96,6 +108,10 @@ impl CollectionSync {
             .map_err(|refused| signature_refused(py, &refused))
     }
 
+    /// Read a header that arrived, and check it against who sent it: the actor's id, and its followers' id.
+    ///
+    /// Whether the signature covered it, the verifier says. Raises `SignatureRefused` with the reason
+    /// `malformed_signature`, `duplicate_param`, `missing_param`, `wrong_collection` or `wrong_authority`.
     #[staticmethod]
     #[pyo3(signature = (value, *, actor = None, followers = None))]
     fn parse(value: &Bound<'_, PyString>, actor: Option<&str>, followers: Option<&str>) -> PyResult<Self> {
@@ -105,26 +121,31 @@ impl CollectionSync {
             .map_err(|refused| signature_refused(value.py(), &refused))
     }
 
+    /// The followers collection.
     #[getter]
     fn collection_id(&self) -> &str {
         self.0.get("collectionId")
     }
 
+    /// Where the partial collection can be fetched.
     #[getter]
     fn url(&self) -> &str {
         self.0.get("url")
     }
 
+    /// The digest in hex.
     #[getter]
     fn digest(&self) -> &str {
         self.0.get("digest")
     }
 
+    /// All parameters, in order.
     #[getter]
     fn params(&self) -> Vec<(String, String)> {
         self.0.params.clone()
     }
 
+    /// Give the header's value.
     fn header(&self) -> String {
         self.0.header()
     }
@@ -138,14 +159,16 @@ fn parsed(py: Python<'_>, document: &[u8]) -> PyResult<Json> {
     Json::parse(document).map_err(|refused| signature_refused(py, &refused))
 }
 
-/// JSON in canonical form.
+/// Give a JSON text of at most 4 MiB in canonical form.
+///
+/// Raises `SignatureRefused` (`not_json`, `duplicate_key`). (RFC 8785).
 #[pyfunction]
 pub fn canonical_json<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     let canonical = jcs::canonicalize(text).map_err(|refused| signature_refused(py, &refused))?;
     Ok(PyBytes::new(py, canonical.as_bytes()))
 }
 
-/// Makes a proof for a document.
+/// Make an integrity proof, as JSON, for a document given as JSON. See `ojak.signing.sign_document`.
 #[pyfunction]
 pub fn make_proof<'py>(
     py: Python<'py>,
@@ -160,7 +183,7 @@ pub fn make_proof<'py>(
     Ok(PyBytes::new(py, jcs::canonical(&proof).as_bytes()))
 }
 
-/// What a document's proof signs.
+/// Give the 64 bytes that the proof of a document given as JSON signs. See `ojak.signing.proof_hash`.
 #[pyfunction]
 pub fn hash_proof<'py>(py: Python<'py>, document: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     let hash = fep8b32::hash(&parsed(py, document)?).map_err(|refused| signature_refused(py, &refused))?;
@@ -182,7 +205,7 @@ impl ProofKey for Held<'_> {
     }
 }
 
-/// Checks a document's proof.
+/// Check the integrity proof of a document given as JSON. See `ojak.signing.verify_document`.
 #[pyfunction]
 #[pyo3(signature = (document, resolve, *, now_s))]
 pub fn check_proof(document: &[u8], resolve: Bound<'_, PyAny>, now_s: i64) -> PyResult<String> {

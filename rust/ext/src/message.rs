@@ -64,7 +64,13 @@ impl Parts {
     }
 }
 
-/// A message.
+/// A message with every part chosen: a request (method and url) or a response (status, and maybe its request).
+///
+/// Make a message, checked.
+///
+/// `target` is the request target as it stands in the request line, where that is not path and query of `url`.
+/// Header fields are in message order, duplicates kept. At most 256 fields and 64 KiB of them are taken. Raises
+/// `SignatureRefused` with the reason `invalid_url`, `invalid_header` or `invalid_param`.
 #[pyclass(frozen, module = "ojak._ojak", skip_from_py_object)]
 pub struct Message(pub Arc<Parts>);
 
@@ -111,20 +117,26 @@ impl Message {
     }
 }
 
-/// A URL cut into what stands on the wire and in a signature.
 // The fields are Python's attributes, and RFC 9421 names them.
+/// A URL cut into what stands on the wire and in a signature (RFC 9421 section 2.2).
 #[allow(clippy::struct_field_names)]
 #[pyclass(frozen, get_all, module = "ojak._ojak", skip_from_py_object)]
 pub struct Target {
+    /// The scheme, in lower case.
     scheme: &'static str,
+    /// Host in lower-case A-labels, with the port unless it is the default one: the Host field too.
     authority: String,
+    /// The path, byte for byte; `/` if there is none.
     path: String,
+    /// The value of `@query`: the query with its question mark, a lone one if there is none.
     query: String,
+    /// Path and query, as in the request line.
     request_target: String,
+    /// The URI without its fragment.
     target_uri: String,
 }
 
-/// Cuts a URL.
+/// Cut an absolute http or https URL of at most 8 KiB. Raises `SignatureRefused` (`invalid_url`).
 #[pyfunction]
 pub fn parse_target(url: &Bound<'_, PyString>) -> PyResult<Target> {
     let text = argument(url, Reason::InvalidUrl, "URL")?;

@@ -19,7 +19,18 @@ pub fn signed<T: Send>(py: Python<'_>, key: &PrivateKey, run: impl Send + FnOnce
     outcome.map_err(|refused| signature_refused(py, &refused))
 }
 
-/// Signs a request by the profile in which Ojak sends.
+/// Sign a request as Ojak sends it (SPEC section 6), and give the header fields to send.
+///
+/// `scheme` is `cavage` (`(request-target) host date digest`, `rsa-sha256` for RSA and `hs2019` for Ed25519) or
+/// `rfc9421` (`"@method" "@target-uri" "@authority" "content-digest"`, parameters created, keyid, alg). `url` is
+/// absolute; path and query are signed byte for byte. `digest` is that of the body, None for a request without one.
+/// `now_s` is the time of the signature in seconds since 1970. `headers` are the caller's own fields to cover too.
+/// `accept_signature` is an Accept-Signature to answer by RFC 9421: its first signature that this key can make, with
+/// what it asks for (each component once) and what the profile covers in any case.
+///
+/// The answer holds Host, Date, the digest and the signature, in order, and not the caller's own fields. RSA signs
+/// without the GIL. Raises `SignatureRefused` with the reason `invalid_url`, `invalid_header`, `invalid_param` or
+/// `algorithm_mismatch`. (draft-cavage-http-signatures-12, RFC 9421)
 #[pyfunction]
 #[pyo3(signature = (key, key_id, scheme, method, url, digest, now_s, headers = None, *, accept_signature = None))]
 #[allow(clippy::too_many_arguments)]

@@ -14,7 +14,14 @@ use crate::convert::{Headers, argument};
 use crate::errors::{as_key_refusal, signature_refused};
 use crate::keys::PublicKey;
 
-/// What a verifier demands.
+/// What a verifier demands. The default is that of an inbox, with the ages of Mastodon's rules.
+///
+/// Make a policy.
+///
+/// `min_rsa_bits`: the fewest bits of an RSA key (1024 to 8192). `max_skew_s`: how far clocks may be apart.
+/// `max_age_s`: how old a signature may be before the skew is added; None for any age. `queryless`: a GET may be
+/// signed by cavage without its query, tried only after the full target failed. `coverage`: `activitypub` demands
+/// what an inbox needs, `none` nothing. Raises `SignatureRefused` (`invalid_param`).
 #[pyclass(frozen, module = "ojak._ojak", skip_from_py_object)]
 #[derive(Clone)]
 pub struct Policy(policy::Policy);
@@ -54,26 +61,31 @@ impl Policy {
         Ok(Self(policy::Policy { min_rsa_bits, max_skew_s, max_age_s, queryless, coverage }))
     }
 
+    /// The fewest bits of an RSA key.
     #[getter]
     fn min_rsa_bits(&self) -> u32 {
         self.0.min_rsa_bits
     }
 
+    /// How far clocks may be apart, in seconds.
     #[getter]
     fn max_skew_s(&self) -> i64 {
         self.0.max_skew_s
     }
 
+    /// How old a signature may be, in seconds, before the skew is added.
     #[getter]
     fn max_age_s(&self) -> Option<i64> {
         self.0.max_age_s
     }
 
+    /// Whether a GET may be signed without its query.
     #[getter]
     fn queryless(&self) -> bool {
         self.0.queryless
     }
 
+    /// What has to be covered.
     #[getter]
     fn coverage(&self) -> &'static str {
         match self.0.coverage {
@@ -89,31 +101,37 @@ pub struct Verified(policy::Verified);
 
 #[pymethods]
 impl Verified {
+    /// The id of the key. Whose key that is, the caller has to know.
     #[getter]
     fn key_id(&self) -> &str {
         &self.0.key_id
     }
 
+    /// How the message was signed.
     #[getter]
     fn scheme(&self) -> &'static str {
         self.0.scheme.as_str()
     }
 
+    /// What it was signed with, by its scheme's name for it: `rsa-sha256` (cavage), `rsa-v1_5-sha256`, ….
     #[getter]
     fn algorithm(&self) -> &'static str {
         self.0.algorithm_name()
     }
 
+    /// The signature's label (RFC 9421).
     #[getter]
     fn label(&self) -> Option<&str> {
         self.0.label.as_deref()
     }
 
+    /// What is covered: names (cavage), or component identifiers as they stand (RFC 9421).
     #[getter]
     fn covered<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.0.covered)
     }
 
+    /// Whether the query was left out of what was signed.
     #[getter]
     fn queryless(&self) -> bool {
         self.0.queryless
@@ -164,7 +182,13 @@ impl Resolve for Resolver<'_> {
     }
 }
 
-/// Verifies a request.
+/// Verify the signature of a request, as an inbox must.
+///
+/// `url` is the absolute URL that was asked for. `resolve` gives the key of a key id, or None; a `KeyRefused` that it
+/// raises counts against that signature, and anything else it raises goes up as it is. `now_s` is the time in seconds
+/// since 1970. Without `scheme`, a message with a Signature-Input is verified by RFC 9421 and no other. Without
+/// `label`, the first signature that passes wins. Raises `SignatureRefused`, whose `reason` is a word of `REASONS`.
+/// (draft-cavage-http-signatures-12, RFC 9421 section 3.2)
 #[pyfunction]
 #[pyo3(signature = (method, url, headers, body, resolve, *, now_s, policy = None, scheme = None, label = None))]
 #[allow(clippy::too_many_arguments)]
@@ -191,7 +215,7 @@ pub fn verify<'py>(
     })
 }
 
-/// Verifies a message, request or response.
+/// Verify the signature of a request or response. As `verify`, for a message that is there already.
 #[pyfunction]
 #[pyo3(signature = (message, resolve, *, now_s, policy = None, scheme = None, label = None))]
 pub fn verify_message(
@@ -233,7 +257,10 @@ fn run<'py>(
     }
 }
 
-/// Checks one signature over data with a public key.
+/// Check one signature over data. `algorithm` is a name of RFC 9421 section 6.2.
+///
+/// Raises `SignatureRefused` with the reason `unknown_algorithm`, `algorithm_mismatch`, `weak_key` or
+/// `signature_mismatch`.
 #[pyfunction]
 pub fn verify_raw(py: Python<'_>, key: &PublicKey, algorithm: &str, signature: &[u8], data: &[u8]) -> PyResult<()> {
     Algorithm::named(algorithm)
